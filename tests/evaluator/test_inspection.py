@@ -125,6 +125,34 @@ def test_good_programs_are_looked_at_whole_and_left_alone(
     assert told.num_blocks == told.of_blocks > 0
 
 
+def blocks_in_turn(next_turn: str) -> str:
+    """A good program whose blocks wait for each other, with the number of whose turn it is next."""
+    (program,) = (each for each in corpus("good") if each.name == "good/csr_merge_blocks_in_turn")
+    changed = program.text.replace("turn[0] = blockIdx.x + 1", f"turn[0] = {next_turn}")
+    assert (changed == program.text) == (next_turn == "blockIdx.x + 1")
+    return changed
+
+
+@pytest.mark.parametrize(("next_turn", "outcome"), [("blockIdx.x + 1", Inspected), ("blockIdx.x - 1", Mismatch)])
+def test_a_wait_that_only_the_schedule_lets_through_is_found_where_all_blocks_run(
+    next_turn: str, outcome: type, inspector: Inspector, compiler: Compiler
+) -> None:
+    pattern, text = make_pattern(1000, 300, 0.02), blocks_in_turn(next_turn)
+    told = found(text, Problem(make_workload(pattern), pattern), inspector, compiler)
+    assert isinstance(told, outcome), told
+    assert outcome is Inspected or "an endless loop, or a wait" in str(told)
+
+
+@pytest.mark.parametrize("next_turn", ["blockIdx.x + 1", "blockIdx.x - 1"])
+def test_a_wait_for_a_block_that_is_not_run_says_nothing(
+    next_turn: str, inspector: Inspector, compiler: Compiler
+) -> None:
+    pattern = large_pattern()
+    told = found(blocks_in_turn(next_turn), Problem(make_workload(pattern), pattern), inspector, compiler)
+    assert isinstance(told, Inspected)
+    assert told.num_blocks < told.of_blocks
+
+
 def family_programs(pattern: Pattern, operation: Operation, num_dense_cols: int) -> list[FamilyInstance]:
     """Of each family that suits the pattern the most promising."""
     proposed = propose(pattern, operation, "float32", num_dense_cols, limit=200)

@@ -130,6 +130,7 @@ def test_all_five_inputs_are_used_up_to_half_a_million_products() -> None:
         ("race", Mismatch),
         ("deadlock", TimedOut),
         ("step_limit", TimedOut),
+        ("endless", TimedOut),
     ],
 )
 def test_every_finding_has_an_outcome_that_keeps_its_message(kind: str, outcome: type) -> None:

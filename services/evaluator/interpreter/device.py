@@ -343,7 +343,8 @@ class InterpretedKernel:
 
     def inspect(self, draw: Draw) -> Inspected | Crashed | Mismatch:
         """All blocks of a small problem, else the last block of the first launch and others at random. Which other
-        block wrote what one of those reads is not known then: such a read ends the inspection and says nothing.
+        block wrote what one of those reads is not known then: such a read ends the inspection and says nothing, and so
+        does a wait that does not end, for a block that was left out, perhaps. Where all blocks run it is a finding.
 
         See Inspecting.inspect.
         """
@@ -359,6 +360,8 @@ class InterpretedKernel:
             num_blocks += report.counts.blocks
             if report.finding is not None:
                 found = failure(report.finding, f"seen by the interpreter, kernel {resolved.kernel}")
+                if report.finding.kind == "endless" and is_whole:
+                    return Mismatch(message=f"{found.message}: on a device it is the schedule that lets it through")
                 if isinstance(found, TimedOut) or (stride > 1 and report.finding.kind == "uninitialised_read"):
                     break
                 return found
@@ -504,7 +507,7 @@ def failure(finding: Finding, where: str) -> RunFailure:
     match finding.kind:
         case "race" | "early_access":
             return Mismatch(message=message)
-        case "deadlock" | "step_limit":
+        case "deadlock" | "step_limit" | "endless":
             return TimedOut(stage="run", limit_s=0, message=message)
         case _:
             return Crashed(message=message)

@@ -158,6 +158,7 @@ FINDING_KINDS = (
     "early_access",
     "uninitialised_local",
     "changing_constant",
+    "endless",
 )
 (
     FINDING_NONE,
@@ -173,7 +174,8 @@ FINDING_KINDS = (
     FINDING_EARLY_ACCESS,
     FINDING_UNINITIALISED_LOCAL,
     FINDING_CHANGING_CONSTANT,
-) = range(13)
+    FINDING_ENDLESS,
+) = range(14)
 (
     FOUND_KIND,
     FOUND_INSTRUCTION,
@@ -217,6 +219,11 @@ DEADLOCK_COLLECTIVE, DEADLOCK_BARRIER, DEADLOCK_DIVERGENT_BARRIER, DEADLOCK_MEMB
     COUNT_FULL_BARRIER,
     COUNT_FENCE_BEFORE,
     COUNT_BULK,  # bulk copies that are pending in the block
+    COUNT_CHANGES,  # instructions that may have changed memory
+    COUNT_LOOKED_AT,  # of the last look at whether the block can go on: steps by then
+    COUNT_LOOKED_CHANGES,  # ... changes by then
+    COUNT_LOOKS,  # ... looks since anything was changed
+    COUNT_KEPT_STATE,  # ... a hash of the block's state at one of them
     NUM_COUNTERS,
-) = range(25)
+) = range(30)
 PROFILE_INSTRUCTIONS, PROFILE_LANES, PROFILE_SECTORS, PROFILE_CONFLICTS, NUM_PROFILE = range(5)

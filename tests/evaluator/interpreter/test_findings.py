@@ -23,13 +23,18 @@ RUN = Callable[..., LaunchReport]
 
 
 def finding_of(run: RUN, body: str, grid: int = 1, threads: int = 32, **options: int) -> Finding:
-    """The finding of a body on line 2 with arrays x (100 floats, read only), y (100 floats) and n = 100."""
+    """The finding of `report_of`."""
+    finding = report_of(run, body, grid, threads, **options).finding
+    assert finding is not None
+    return finding
+
+
+def report_of(run: RUN, body: str, grid: int = 1, threads: int = 32, **options: int) -> LaunchReport:
+    """Of a body on line 2 with arrays x (100 floats, read only), y (100 floats) and n = 100."""
     head = 'extern "C" __global__ void k(const float* x, float* y, int n) { int t = threadIdx.x, b = blockIdx.x;'
     source = f"{head}\n{body}\n}}"
     x, y = Buffer("x", np.ones(100, np.float32), False), Buffer("y", np.zeros(100, np.float32), True)
-    finding = run(source, grid, threads, x, y, 100, **options).finding
-    assert finding is not None
-    return finding
+    return run(source, grid, threads, x, y, 100, **options)
 
 
 def test_a_read_past_the_end_names_buffer_index_line_block_and_thread(run: RUN) -> None:
@@ -211,8 +216,8 @@ def test_a_barrier_in_divergent_code_is_a_deadlock(run: RUN) -> None:
 
 def test_a_barrier_that_some_warps_never_reach_is_a_deadlock(run: RUN) -> None:
     body = "if (t < 32) { while (y[50] == 0) {} }\n__syncthreads(); y[t] = x[t];"
-    finding = finding_of(run, body.replace("y[50]", "((volatile float*)y)[50]"), threads=64, max_warp_steps=100_000)
-    assert finding.kind == "step_limit"
+    finding = finding_of(run, body.replace("y[50]", "((volatile float*)y)[50]"), threads=64)
+    assert finding.kind == "endless"
     body = 'if (t < 64) asm volatile("bar.sync 1, 96;"); y[t] = 1;'
     finding = finding_of(run, body, threads=96)
     assert finding.kind == "deadlock"
@@ -236,12 +241,44 @@ def test_an_endless_loop_ends_at_the_step_limit(run: RUN) -> None:
     assert finding.line == 2
 
 
-def test_waiting_for_a_later_block_ends_at_the_step_limit(run: RUN) -> None:
-    finding = finding_of(
-        run, "if (b == 0) while (((volatile float*)y)[1] == 0) {}\nelse y[1] = 1;", 2, 1, max_warp_steps=10_000
-    )
-    assert finding.kind == "step_limit"
-    assert finding.block == (0, 0, 0)
+WAITS = {
+    "a load": "while (((volatile float*)y)[1] == 0) {}",
+    "a load, now and then": "while (((volatile float*)y)[1] == 0) __nanosleep(20);",
+    "one thread for all": "if (t == 0) while (((volatile float*)y)[1] == 0) __threadfence(); __syncthreads();",
+    "a vote": "while (!__any_sync(~0u, ((volatile float*)y)[1] != 0)) {}",
+    "a barrier each time": "while (((volatile float*)y)[1] == 0) __syncthreads();",
+    "circles of many steps": "for (int k = 0; ((volatile float*)y)[1] == 0; k = (k + 1) % 5000) {}",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_waiting_for_a_later_block_is_endless(run: RUN, wait: str) -> None:
+    finding = finding_of(run, f"if (b == 0) {{\n{wait} }}\nelse y[1] = 1;", 2, 64)
+    assert (finding.kind, finding.block, finding.thread) == ("endless", (0, 0, 0), (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float sum = 0; for (int k = 0; k < 100000; k++) sum += ((volatile float*)x)[k % 32]; y[t] = sum;",
+        "__shared__ volatile int turn; if (t == 0) turn = 0; __syncthreads();\n"
+        "if (t == 0) { for (volatile int k = 0; k < 40000; k++) {} turn = 1; }\n"
+        "if (t == 32) while (turn == 0) {}\ny[t] = 1;",
+    ],
+    ids=["slow code", "a wait for another warp"],
+)
+def test_what_ends_after_long_is_no_finding(run: RUN, body: str) -> None:
+    assert report_of(run, body, 1, 64).finding is None
+
+
+def test_a_wait_for_an_earlier_block_is_no_finding(run: RUN) -> None:
+    body = "volatile float* turn = y; if (b > 0 && t == 0) while (turn[b - 1] == 0) {}\nif (t == 0) turn[b] = 1;"
+    assert report_of(run, body, 4, 64).finding is None
+
+
+def test_a_loop_that_never_is_as_it_was_ends_at_the_step_limit(run: RUN) -> None:
+    body = "unsigned k = 0; while (((volatile float*)x)[0] > 0) k++;\ny[t] = k;"
+    assert finding_of(run, body, max_warp_steps=100_000).kind == "step_limit"
 
 
 def test_a_trap_and_a_failed_assertion_are_found(run: RUN) -> None:

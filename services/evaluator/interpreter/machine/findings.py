@@ -78,10 +78,10 @@ def _what_happened(
             return f"race on {target}: {access} without order after {_other(values, kernel, grid, block)}"
         case layout.FINDING_DEADLOCK:
             return _deadlock(values, kernel)
+        case layout.FINDING_ENDLESS:
+            return "an endless loop, or a wait for what no earlier block and no other thread of its block will do"
         case layout.FINDING_STEP_LIMIT:
-            return (
-                "the limit of executed instructions is reached: an endless loop, a wait for a later block, or slow code"
-            )
+            return "the limit of executed instructions is reached: an endless loop, or slow code"
         case _:
             return "the kernel executed a trap (__trap or a failed assert)"
 

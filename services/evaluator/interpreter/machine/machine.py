@@ -4,7 +4,7 @@ Lanes that took different paths are separate **fronts** of a warp. A divergent b
 post-dominator; a front that reaches it waits until the lanes that are expected there have arrived or left the kernel. A
 front that must wait for other lanes (collective, barrier) steps aside for the others, as on devices with independent
 thread scheduling. Warps and fronts take turns after a slice of instructions, so that spinning lanes do not starve those
-they wait for. Blocks run one after another: a block that waits for one that comes after it ends at the step limit.
+they wait for. Blocks run one after another: one that waits for a later one goes round in circles (`standstill`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from services.evaluator.interpreter.layout import (
     COUNT_BLOCK_START,
     COUNT_BLOCKS,
     COUNT_BULK,
+    COUNT_CHANGES,
     COUNT_DIVERGENT_BRANCHES,
     COUNT_FENCE_BEFORE,
     COUNT_FENCE_TIME,
@@ -63,6 +64,7 @@ from services.evaluator.interpreter.layout import (
     KIND_COPY,
     KIND_FENCE,
     KIND_LOAD,
+    KIND_NOTHING,
     KIND_OPERATION,
     KIND_PHASE_BARRIER,
     KIND_RETURN,
@@ -94,6 +96,7 @@ from services.evaluator.interpreter.machine.meeting import meet, release_collect
 from services.evaluator.interpreter.machine.memory import load, store
 from services.evaluator.interpreter.machine.operations import execute_operation
 from services.evaluator.interpreter.machine.phases import begin_bulk, phase_barrier, wait_for_bulk
+from services.evaluator.interpreter.machine.standstill import begin_looking, look_for_standstill
 from services.evaluator.interpreter.machine.state import (
     AT_BARRIER,
     AT_COLLECTIVE,
@@ -148,6 +151,7 @@ def _start_block(m: Machine, block: int) -> None:
     counters[COUNT_FENCE_BEFORE] = counters[COUNT_FENCE_TIME]
     counters[COUNT_BLOCKS] += 1
     counters[COUNT_BULK] = 0
+    begin_looking(m)
     position_x = block % launch[LAUNCH_GRID_X]
     position_y = block // launch[LAUNCH_GRID_X] % launch[LAUNCH_GRID_Y]
     position_z = block // (launch[LAUNCH_GRID_X] * launch[LAUNCH_GRID_Y])
@@ -224,6 +228,7 @@ def _run_block(m: Machine) -> None:
                     return
         if not ran and not _release_waiting(m):
             return
+        look_for_standstill(m)
         if m.found[FOUND_KIND]:
             return
 
@@ -365,7 +370,10 @@ def _execute(m: Machine, pc: int, kind: int, warp: int, active: int, now: int) -
     """Execute an instruction that does not change the flow of control."""
     if kind == KIND_LOAD:
         load(m, pc, warp, active, now)
-    elif kind == KIND_STORE:
+        return
+    if kind not in (KIND_NOTHING, KIND_FENCE, KIND_CLOCK, KIND_ACTIVE_MASK):
+        m.counters[COUNT_CHANGES] += 1
+    if kind == KIND_STORE:
         store(m, pc, warp, active, now)
     elif kind == KIND_ATOMIC:
         atomic(m, pc, warp, active, now)

@@ -18,6 +18,7 @@ FindingKind = Literal[
     "early_access",
     "uninitialised_local",
     "changing_constant",
+    "endless",
     "invalid_launch",
 ]
 Position = tuple[int, int, int]
