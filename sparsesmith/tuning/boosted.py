@@ -59,6 +59,8 @@ class Description(BaseModel):
 
     device: str
     """As the evaluator names it: `NVIDIA H200`."""
+    also_for: list[str] = []
+    """Devices that nothing was trained on, where its order was measured to be better than that of the estimates."""
     columns: list[str]
     words: dict[str, int]
     doubt: dict[str, float]
@@ -87,6 +89,10 @@ class BoostedCost:
     @property
     def device(self) -> str:
         return self.description.device
+
+    def serves(self, device: str) -> bool:
+        """Whether it is for a device, by the name that evaluators give it."""
+        return device == self.device or device in self.description.also_for
 
     @property
     def doubt(self) -> Doubt:

@@ -14,7 +14,8 @@ log = logging.getLogger(__name__)
 
 
 class CostModels:
-    """A learned model for the device and the operations that it was trained on, the analytic estimate for all others.
+    """A learned model for the devices that it serves and the operations that it was trained on, the analytic estimate
+    for all others.
 
     The model is loaded when it is first asked for. A folder that is not there or cannot be loaded, or a machine where
     LightGBM does not start (it needs the system's libgomp), is a word in the log, never a failure.
@@ -44,8 +45,9 @@ class CostModels:
 
     def _of(self, device: str | None, operation: str) -> CostModel:
         learned = self._learned
-        is_known = learned is not None and learned.device == device and learned.knows(operation)
-        return learned if learned is not None and is_known else self._analytic
+        if device is None or learned is None or not learned.serves(device) or not learned.knows(operation):
+            return self._analytic
+        return learned
 
     @cached_property
     def _learned(self) -> "BoostedCost | None":

@@ -66,6 +66,16 @@ def test_a_model_serves_its_device_and_no_other(tmp_path: Path) -> None:
     assert isinstance(models.expected(), AnalyticCost), "the device seen last is expected"
 
 
+def test_a_model_serves_a_device_alike_for_which_it_was_measured_to_rank_well(tmp_path: Path) -> None:
+    model = make_model("NVIDIA H200")
+    alike = model.description.model_copy(update={"also_for": ["NVIDIA H100 80GB HBM3"]})
+    BoostedCost(model._booster, alike).save(tmp_path)
+    models = CostModels(tmp_path)
+    assert models.on("NVIDIA H100 80GB HBM3").name == "cost model of NVIDIA H200"
+    assert models.on("NVIDIA H200") is models.on("NVIDIA H100 80GB HBM3")
+    assert isinstance(models.on("NVIDIA L40S"), AnalyticCost)
+
+
 def test_a_family_younger_than_the_model_counts_as_hardly_known_and_is_never_chosen_without_measuring() -> None:
     model = make_model()
     words = {word: number for word, number in WORDS.items() if word != "family=csr_vector"}
