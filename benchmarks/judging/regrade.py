@@ -3,7 +3,8 @@
     python -m benchmarks.judging.regrade --pack FILE [--suites suite-spmv-float32 ...] [--seconds 500]
 
 Each winner is written anew from its family and parameters, checked, timed briefly and in a final of its own, on the
-matrix it won on. Writes benchmarks/results/<device>/regraded.json after every matrix.
+matrix it won on, small matrices first. Its time is compared with that of its file where both are of one kind of GPU. Writes
+benchmarks/results/<device>/regraded.json as it goes on.
 """
 
 import argparse
@@ -20,9 +21,17 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.judging.judge import final_of
-from benchmarks.matrices.suites import Source, core_sources, generated_sources, held_out_sources
+from benchmarks.matrices.suites import (
+    Source,
+    core_sources,
+    dlmc_sources,
+    generated_sources,
+    held_out_sources,
+    layer_sources,
+    llama_sources,
+)
 from benchmarks.measure.measured import ADDED_LATER
-from benchmarks.origin import ROOT, command, device_folder, source_commit
+from benchmarks.origin import RESULTS, command, device_folder, source_commit
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
@@ -41,6 +50,12 @@ COMPILE_WAIT_S = 600
 SAME_TIME = 0.05
 """A final time that differs by less is no change: placements are chosen anew."""
 
+WON = RESULTS / "h200"
+"""Where the suites are whose winners are graded again."""
+
+SUITES = ("suite-", "held-out-", "dlmc-", "layers-")
+"""What their files begin with."""
+
 Row = dict[str, Any]
 
 
@@ -54,6 +69,9 @@ class Winner:
     """Its pattern is filled in when the matrix is read."""
     candidate: Candidate
     us: float
+    nnz: int
+    device: str
+    """On which it won, by name."""
 
 
 def winners(suite: Path) -> list[Winner]:
@@ -81,21 +99,21 @@ def _winner(suite: str, result: Row, row: Row) -> Winner | None:
         num_dense_cols=result["num_dense_cols"],
     )
     origin = FromFamily(family=family.name, parameters=parameters)
-    return Winner(
-        suite, row["name"], workload, Candidate(candidate_id="winner", program=program, origin=origin), best["us"]
-    )
+    candidate = Candidate(candidate_id="winner", program=program, origin=origin)
+    return Winner(suite, row["name"], workload, candidate, best["us"], row["nnz"], result["device"]["name"])
 
 
 def regraded(
     chosen: Sequence[Winner], sources: dict[str, Source], process: DeviceProcess, compiler: Compiler, seconds: float
 ) -> Iterator[Row]:
-    """One row a winner, matrix by matrix; none is begun after so many seconds."""
+    """One row a winner, matrix by matrix, small ones first; none is begun after so many seconds."""
     end = time.monotonic() + seconds
+    ordered = sorted(chosen, key=lambda each: (each.nnz, each.matrix))
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
-        for winner in chosen:
+        for winner in ordered:
             ahead.start([parse_candidate(winner.candidate, winner.workload)])
         read: tuple[str, Pattern] | None = None
-        for winner in sorted(chosen, key=lambda each: each.matrix):
+        for winner in ordered:
             if time.monotonic() > end:
                 return
             if read is None or read[0] != winner.matrix:
@@ -108,7 +126,9 @@ def _row(winner: Winner, pattern: Pattern, process: DeviceProcess, ahead: Compil
     workbench = process.open(Problem(workload, pattern))
     outcome = evaluate_kernel(parse_candidate(winner.candidate, workload), ahead.result, workbench, Race(1e12))
     row: Row = {"suite": winner.suite, "matrix": winner.matrix, "family": winner.candidate.program[:60].split("\n")[0]}
-    row |= {"before_us": winner.us, "outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
+    row |= {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
+    if process.description().name == winner.device:
+        row |= {"before_us": winner.us}
     if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
         row |= {"brief_us": outcome.timing.median_us, **final_of("winner", workbench)}
     return row
@@ -116,10 +136,11 @@ def _row(winner: Winner, pattern: Pattern, process: DeviceProcess, ahead: Compil
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """How many are not passed any more, and how times have moved."""
-    ratios = [row["final_us"] / row["before_us"] for row in rows if "final_us" in row]
+    ratios = [row["final_us"] / row["before_us"] for row in rows if "final_us" in row and "before_us" in row]
     return {
         "winners": len(rows),
         "not_passed": [f"{row['suite']}/{row['matrix']}" for row in rows if row["outcome"] != "passed"],
+        "compared": len(ratios),
         "time_changed": sum(abs(ratio - 1) > SAME_TIME for ratio in ratios),
         "geometric_mean": round(geometric_mean(ratios), 4) if ratios else None,
     }
@@ -127,10 +148,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 def main() -> None:
     options = _options()
-    folder = ROOT / "benchmarks" / "results" / "h200"
-    chosen = [winner for name in options.suites for winner in winners(folder / f"{name}.json")]
-    known: list[Source] = [*core_sources(options.pack), *held_out_sources(options.pack), *generated_sources()]
-    sources = {source.name: source for source in known}
+    chosen = [winner for name in options.suites for winner in winners(WON / f"{name}.json")]
+    sources = {source.name: source for source in _sources(options.pack)}
     chosen = [winner for winner in chosen if winner.matrix in sources]
     settings, rows = EvaluatorSettings(), []
     with (
@@ -161,15 +180,20 @@ def main() -> None:
     print(json.dumps(summary(rows)))
 
 
+def _sources(packs: Sequence[Path]) -> list[Source]:
+    """All matrices that suites are of."""
+    packed = [each for pack in packs for of in (core_sources, held_out_sources, dlmc_sources) for each in of(pack)]
+    return [*packed, *generated_sources(), *layer_sources(), *llama_sources()]
+
+
 def _options() -> argparse.Namespace:
-    suites = sorted(path.stem for path in (ROOT / "benchmarks" / "results" / "h200").glob("*s*-spm*.json"))
-    named = [name for name in suites if name.startswith(("suite-", "held-out-"))]
+    named = sorted(path.stem for path in WON.glob("*-spm*.json") if path.stem.startswith(SUITES))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, required=True, help="pack of development patterns")
+    parser.add_argument("--pack", type=Path, nargs="+", required=True, help="packs of development patterns")
     parser.add_argument("--suites", nargs="+", choices=named, default=named)
     parser.add_argument("--seconds", type=float, default=500, help="no winner is begun after this time")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
 

@@ -103,11 +103,28 @@ def _crashes(result: Json) -> list[str]:
     return lines + [f"| {most} | {' | '.join(map(str, costs))} |" for most, costs in result["seconds_a_crash"].items()]
 
 
+def _regraded(result: Json) -> list[str]:
+    """Winners of committed suites under the judge of now."""
+    summary = result["summary"]
+    refused = summary["not_passed"]
+    lines = [
+        f"### Winners of committed suites, graded again, {_origin(result)}",
+        "",
+        f"{summary['winners']:,} winners of {len(result['suites'])} suites, {result['asked']:,} asked for; not passed any more: "
+        f"**{len(refused)}**{f' ({_names(refused)})' if refused else ''}.",
+    ]
+    if not summary["compared"]:
+        return [*lines, "", "They won on another kind of GPU, so that times are not compared."]
+    moved = f"{summary['time_changed']} of {summary['compared']} by more than 5 %"
+    return [*lines, "", f"Time in a final over that of the file: {summary['geometric_mean']:.4f} in the mean; {moved}."]
+
+
 SHOWN: Mapping[str, Callable[[Json], list[str]]] = {
     "judge": _judged,
     "attacker": _attacked,
     "good_programs": _good,
     "crash_costs": _crashes,
+    "regraded": _regraded,
 }
 """By kind of result file, in the order of the section."""
 
