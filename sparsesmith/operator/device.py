@@ -52,6 +52,8 @@ class Tuned:
     workload: Workload
     program: str | None
     """None: the vendor's routine."""
+    routine: str | None = None
+    """Its name; None: the default one."""
 
 
 class DeviceBackend:
@@ -256,7 +258,7 @@ def _shared_products(
 def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order: Order | None = None) -> OneWay:
     """`order`: see `native_products`."""
     if tuned.program is None:
-        return library_launcher(matrix, tuned.workload)
+        return library_launcher(matrix, tuned.workload, tuned.routine)
     native = native_products(matrix, tuned.workload, tuned.program, parts, order)
     return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 
