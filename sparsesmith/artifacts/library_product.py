@@ -37,8 +37,8 @@ class LibraryProduct:
 
     def __init__(self, cupy: Any, pattern: Pattern, values: Any, workload: Workload, name: str | None) -> None:
         """`values`: on the device, in CSR order; read anew in each product. `name`: the routine; the default one where
-        it is None, cannot be called or is refused by the library that is here (but for 16-bit numbers, of which not every
-        routine is right). Raises Unavailable."""
+        it is None, cannot be called or is refused by the library that is here (but for 16-bit numbers, of which not
+        every routine is right). Raises Unavailable."""
         self._workload = workload
         self._rows = pattern.num_rows
         self._values = values
