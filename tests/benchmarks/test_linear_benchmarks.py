@@ -250,4 +250,10 @@ def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
         ": 40.0 us where the format has CSR's order (the driver's copy, 2,000 GB/s read and written); 100.0 us "
         in shown[-1]
     )
-    assert shown[-1].endswith(": **60%** of that copy's (aim: 50%)")
+    assert "60% of that copy's" in shown[-1] and shown[-1].endswith("which was not measured in this run (aim: 50%)")
+    assert not any("does nothing on the same host" in line for line in shown)
+    calls = {"c": 3.5, "driver_empty_launch": 3.25}
+    shown = call_lines({**result, "us_a_call": calls, "copy_gbs": 3000.0})
+    assert shown[-1].endswith("copy bandwidth, 3,000 GB/s: 40% (aim: 50%)")
+    assert any("3.25 us are the driver's launch" in line and "0.25 us are" in line for line in shown)
+    assert call_lines({**result, "copy_gbs": 2000.0})[-1].endswith("2,000 GB/s: **60%** (aim: 50%)")

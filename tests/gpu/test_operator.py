@@ -1,5 +1,6 @@
 """The operator on a GPU: where its results go, both directions, new values under a captured graph, files."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import sparsesmith
 from sparsesmith.errors import Conflict, InvalidInput
 from sparsesmith.operator import Operator
 from sparsesmith.program.starting import starting_formats, starting_program
+from sparsesmith_proto.kernel import Baselines
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -137,6 +139,68 @@ def test_an_array_of_the_host_is_no_place_for_a_result_of_the_device() -> None:
     operator = Operator(make_report(MATRIX), MATRIX)
     with pytest.raises(InvalidInput, match="out is an array of numpy, x of cupy"):
         operator.matvec(arrays(200), out=np.zeros(300, np.float32))
+
+
+@either_answer
+@pytest.mark.parametrize("name", ["x", "x with out", "out", "values"])
+@pytest.mark.parametrize("kind", ["cupy", "torch"])
+def test_an_array_on_another_device_is_refused_by_its_name(program: str | None, name: str, kind: str) -> None:
+    cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    operator = Operator(make_report(MATRIX, program), MATRIX)
+    close(operator @ arrays(200), MATRIX @ arrays(200).get())
+
+    def on(device: int, length: int) -> Any:
+        if kind == "torch":
+            return torch.ones(length, device=f"cuda:{device}")
+        with cupy.cuda.Device(device):
+            return cupy.ones(length, "float32")
+
+    wrong: dict[str, Callable[[], Any]] = {
+        "x": lambda: operator.matvec(on(1, 200)),
+        "x with out": lambda: operator.matvec(on(1, 200), out=on(1, 300)),
+        "out": lambda: operator.matvec(on(0, 200), out=on(1, 300)),
+        "values": lambda: operator.update_values(on(1, MATRIX.nnz)),
+    }
+    with pytest.raises(InvalidInput, match=f"^{name.split()[0]} lies on cuda:1, (x|the matrix) on cuda:0"):
+        wrong[name]()
+    close(operator @ arrays(200), MATRIX @ arrays(200).get())
+
+
+@pytest.mark.parametrize("rival", ["cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_coo_alg1", "cusparse_coo_alg2"])
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [0, 8])
+def test_a_routine_is_called_by_its_name_into_the_callers_memory_and_captured(
+    rival: str, element_type: Any, columns: int
+) -> None:
+    cupy = pytest.importorskip("cupy")
+    workload: dict[str, Any] = {"operation": "spmm", "num_dense_cols": columns} if columns else {}
+    report = make_report(MATRIX, None, element_type=element_type, **workload)
+    timing = report.baselines.routines[0].model_copy(update={"routine": rival})
+    operator = Operator(report.model_copy(update={"baselines": Baselines(default=rival, routines=(timing,))}), MATRIX)
+    shape = (columns,) if columns else ()
+    x, y = (arrays(length, *shape).astype(element_type) for length in (200, 300))
+    method = operator.matmat if columns else operator.matvec
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        method(x, out=y)
+        assert operator._bound._backend._forward._product.routine == rival
+        hook = cupy.cuda.memory_hooks.LineProfileHook()
+        with hook:
+            method(x, out=y)
+        assert not hook._root.children
+        stream.begin_capture()
+        method(x, out=y)
+        graph = stream.end_capture()
+        operator.update_values(MATRIX.data * 3)
+        y.fill(np.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    close(y, 3 * (MATRIX @ x.get()))
+    moved = x[::-1].copy()
+    close(method(moved, out=y), 3 * (MATRIX @ moved.get()))
 
 
 def test_kernels_run_through_the_c_library_where_it_can_be_built() -> None:
