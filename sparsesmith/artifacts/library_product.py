@@ -63,7 +63,7 @@ class LibraryProduct:
         workload, library = self._workload, self._library
         major = pattern.row_offsets if routine.storage.kind == "csr" else pattern.row_indices()
         self._indices = tuple(cupy.asarray(np.asarray(array, np.int32)) for array in (major, pattern.col_indices))
-        addresses = (*(int(array.data.ptr) for array in self._indices), int(self._values.data.ptr))
+        majors, columns_at, values_at = (int(array.data.ptr) for array in (*self._indices, self._values))
         shape = MatrixShape(pattern.num_rows, pattern.num_cols, pattern.nnz)
         describe = csr if routine.storage.kind == "csr" else coo
         # Preprocessing is told of operands, too, and reads none of them; products are at other addresses.
@@ -74,7 +74,7 @@ class LibraryProduct:
         )
         stream = cupy.cuda.get_current_stream()
         library.use(stream.ptr)
-        matrix = describe(library, shape, *addresses, workload.element_type)
+        matrix = describe(library, shape, majors, columns_at, values_at, workload.element_type)
         form = Form(workload.element_type)
         self._call = Product(library, workload.operation, matrix, self._given, self._found, routine.algorithm, form)
         stream.synchronize()

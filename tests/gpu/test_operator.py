@@ -186,7 +186,8 @@ def test_a_routine_is_called_by_its_name_into_the_callers_memory_and_captured(
     cupy.cuda.runtime.deviceSynchronize()
     with stream:
         method(x, out=y)
-        assert operator._bound._backend._forward._product.routine == rival
+        backend: Any = operator._bound.backend(x)
+        assert backend._forward._product.routine == rival
         hook = cupy.cuda.memory_hooks.LineProfileHook()
         with hook:
             method(x, out=y)
@@ -272,6 +273,21 @@ def test_the_gradient_by_the_values_is_that_of_the_host(columns: int | None, tra
     left, right = (x, weights) if transposed else (weights, x)
     found = sampled_by_kernel(operator.handle, left.cuda(), right.cuda())
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_opcheck_finds_nothing_in_products_of_the_gpu(is_transposed: bool) -> None:
+    torch = pytest.importorskip("torch")
+    import sparsesmith.torch  # noqa: F401 - registers the operators
+
+    program = starting_program("csr", "spmv", "float64")
+    operator = Operator(make_report(MATRIX, program, element_type="float64"), MATRIX)
+    rows, cols = MATRIX.shape
+    x = torch.randn(rows if is_transposed else cols, dtype=torch.float64, device="cuda", requires_grad=True)
+    values = torch.randn(MATRIX.nnz, dtype=torch.float64, device="cuda", requires_grad=True)
+    operator @ torch.ones(cols, dtype=torch.float64, device="cuda")
+    for given in (None, values):
+        torch.library.opcheck(torch.ops.sparsesmith.product, (x, given, operator.handle, is_transposed))
 
 
 def test_a_graph_of_torch_captures_products() -> None:

@@ -36,7 +36,7 @@ def operator_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("example", "needs"), [("cg_cupy.py", "cupyx"), ("cg.py", "scipy"), ("layer.py", "torch")])
 def test_an_example_runs_on_the_gpu(example: str, needs: str, operator_file: Path) -> None:
     pytest.importorskip(needs)
-    command = [sys.executable, EXAMPLES / example, operator_file]
+    command = [sys.executable, str(EXAMPLES / example), str(operator_file)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "SciPy computes the products" not in ran.stderr
