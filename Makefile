@@ -31,8 +31,11 @@ native: $(INSTALLED) ## Build libsparsesmith_op, the operator's C library, with 
 	$(PYTHON) -m sparsesmith.operator.native.build .sparsesmith/native
 
 DIST ?= dist
-wheel: $(INSTALLED) ## The client and the library as a wheel in dist/, for machines that use a server elsewhere
-	$(PYTHON) -m hatchling build -t wheel -d $(DIST)
+HAS_COMPILER = $(and $(filter Linux,$(shell uname -s)),$(shell command -v cc || command -v gcc || command -v clang))
+# With libsparsesmith_op inside, for glibc as new as the one that it was built with asks for; without a C compiler pure
+# Python, and the library is built where it is used.
+wheel: $(INSTALLED) ## The client, the library and libsparsesmith_op as a wheel in dist/, for machines that use a server elsewhere
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=$(if $(HAS_COMPILER),true,false) $(PYTHON) -m hatchling build -t wheel -d $(DIST)
 
 TEST_PROCESSES ?= 2
 test: $(INSTALLED) ## All tests that need no GPU, in TEST_PROCESSES processes (2)

@@ -283,9 +283,19 @@ def _on_the_gpu(turns: int) -> dict[str, Any]:
         moved = 2 * values.nbytes + (4 * large.nnz if name == "gathered" else 0)
         found[f"update_values_{name}"] = {"us": us, "gbs": moved / us / 1e3}
         held.close()
-    return found
+    return {**found, "copy_gbs": _copy_gbs(turns)}
 
 
+def _copy_gbs(turns: int) -> float:
+    """Read and written, of memory that no cache holds."""
+    cupy = import_cupy()
+    given, taken = cupy.zeros(_COPIED_BYTES, "uint8"), cupy.empty(_COPIED_BYTES, "uint8")
+    stream = cupy.cuda.get_current_stream()
+    us = _gpu_us(lambda: taken.data.copy_from_device_async(given.data, _COPIED_BYTES, stream), turns)
+    return 2 * _COPIED_BYTES / us / 1e3
+
+
+_COPIED_BYTES = 2**30
 _IN_FLIGHT = 500
 """Calls before the device is waited for: its queue must not be full."""
 _AHEAD, _MEASURED = 400, 60

@@ -238,10 +238,23 @@ def _is_measured(result: Json) -> bool:
 
 def _origin(result: Json) -> str:
     device = result.get("device", "")
-    parts = [result.get("date", ""), f"commit {result['commit']}" if "commit" in result else ""]
+    parts = [result.get("date", ""), _commits(result)]
     parts += [device["name"] if isinstance(device, dict) else device]
     origin = ", ".join(part for part in parts if part)
     return f"{origin}. `{result['command']}`" if "command" in result else origin
+
+
+def _commits(result: Json) -> str:
+    """That of the file; where rows were measured at several, each with its rows, the most first."""
+    rows = result.get("rows", ())
+    names: dict[str, list[str]] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if "commit" in row:
+            names.setdefault(row["commit"], []).append(row["name"])
+    if len(names) > 1:
+        most_first = sorted(names.items(), key=lambda each: -len(each[1]))
+        return "commits " + "; ".join(f"{commit} ({', '.join(found)})" for commit, found in most_first)
+    return f"commit {next(iter(names), result['commit'])}" if "commit" in result else ""
 
 
 RENDERED: Mapping[str, Callable[[Json], list[str]]] = {

@@ -104,21 +104,38 @@ def call_lines(result: Json) -> list[str]:
     return [
         *lines,
         "",
+        *_floor_lines(result["us_a_call"]),
         f"- alpha A x + beta y over A x, {result['large_nnz']:,} nonzeros: "
         f"{marked(f'{scaled:.3f}', scaled <= MOST_SCALED_OVER_PLAIN)} (aim: {MOST_SCALED_OVER_PLAIN:g} where y is read anyway)",
         *_update_lines(result),
     ]
 
 
+def _floor_lines(us_a_call: Json) -> Iterator[str]:
+    """How much of a call from C is the driver's launch."""
+    if "c" in us_a_call and "driver_empty_launch" in us_a_call:
+        launch, call = us_a_call["driver_empty_launch"], us_a_call["c"]
+        yield (
+            f"- of a call from C {launch:.2f} us are the driver's launch of a kernel that does nothing on the same host, {call - launch:.2f} us "
+            "are this library's"
+        )
+
+
 def _update_lines(result: Json) -> Iterator[str]:
     """What new values of as many nonzeros take: copied where the format has them in CSR's order, else gathered."""
     copied, gathered = result.get("update_values_copied"), result.get("update_values_gathered")
     if copied and gathered:
-        share = gathered["gbs"] / copied["gbs"]
+        of_driver = gathered["gbs"] / copied["gbs"]
+        share = None if "copy_gbs" not in result else gathered["gbs"] / result["copy_gbs"]
+        of_device = (
+            f"which was not measured in this run (aim: {LEAST_OF_A_COPY:.0%})"
+            if share is None
+            else f"{result['copy_gbs']:,.0f} GB/s: {marked(f'{share:.0%}', share >= LEAST_OF_A_COPY)} (aim: {LEAST_OF_A_COPY:.0%})"
+        )
         yield (
             f"- `update_values` from the device, of as many: {copied['us']:.1f} us where the format has CSR's order (the driver's copy, "
             f"{copied['gbs']:,.0f} GB/s read and written); {gathered['us']:.1f} us into the order of `row_bins`, {gathered['gbs']:,.0f} GB/s "
-            f"of places and values read and values written: {marked(f'{share:.0%}', share >= LEAST_OF_A_COPY)} of that copy's (aim: {LEAST_OF_A_COPY:.0%})"
+            f"of places and values read and values written: {of_driver:.0%} of that copy's. The aim is of the device's copy bandwidth, {of_device}"
         )
 
 

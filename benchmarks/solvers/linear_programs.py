@@ -24,7 +24,7 @@ from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Sparse
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from services.generator.directions import extra_bytes
-from sparsesmith.artifacts.running import running_program
+from sparsesmith.artifacts.running import running_program, running_routine
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
@@ -193,15 +193,17 @@ def _routine(report: KernelReport) -> str:
 
 
 def _what_runs(report: KernelReport) -> Row:
-    """What the operator runs, a kernel or the default routine through CuPy, and the times that were measured of both."""
-    answer, default = report.answer, report.baselines.default_routine()
+    """What the operator runs, a kernel or a routine by name, and the times that were measured of both."""
+    answer, routine = report.answer, running_routine(report)
+    timed = {each.routine: each.timing.median_us for each in report.baselines.routines}
     kernel = answer.closest if isinstance(answer, LibraryAnswer) else answer.best
     return {
-        "by": "cupy" if running_program(report) is None else "kernel",
+        "by": "kernel" if running_program(report) is not None else routine or "default",
         "kernel_us": None
         if kernel is None or not isinstance(kernel.outcome, Passed)
         else kernel.outcome.timing.median_us,
-        "default_us": default.timing.median_us,
+        "routine_us": None if routine is None else timed[routine],
+        "default_us": report.baselines.default_routine().timing.median_us,
         "best_us": report.baselines.best_routine().timing.median_us,
     }
 

@@ -165,7 +165,7 @@ class Routines:
         that the library does not have, CuSparseRefused."""
         from services.evaluator.cuda.library.baselines import DeviceMatrix, PreparedRoutine
         from services.evaluator.cuda.library.matrices import HostMatrices
-        from services.evaluator.cuda.library.routines import BLOCK_SIZES, routines_for
+        from sparsesmith.cuda.routines import BLOCK_SIZES, routines_for
 
         library, kernels = self._device.library, self._device.kernels
         routine = {each.name: each for each in routines_for(operation, BLOCK_SIZES, has=library.has)}[name]

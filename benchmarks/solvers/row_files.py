@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class RowFile:
-    """Rows by name, of one benchmark on one device. Rows of other settings are not gone on with, rows that failed are
+    """Rows by name, of one benchmark on one device, each with the commit that it was measured at. Rows of other settings are not gone on with, rows that failed are
     measured again."""
 
     def __init__(
@@ -67,7 +67,7 @@ class RowFile:
         except Exception as error:
             traceback.print_exc()
             row = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        self.add({"name": name, **row})
+        self.add({"name": name, "commit": self._head["commit"], **row})
 
     def add(self, row: Row) -> None:
         """And write."""

@@ -3,6 +3,7 @@
 CuPy is imported when a launcher is made, torch when a tensor comes in, so that the client works without either.
 """
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -11,11 +12,11 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.artifacts.loaded_program import LoadedProgram
-from sparsesmith.elements import ELEMENTS, dtype_of
+from sparsesmith.elements import ELEMENTS, WIDE_TYPES, dtype_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import VALUES, Argument, Layout
 from sparsesmith.formats.values.compressed import build_layout
-from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
@@ -27,6 +28,8 @@ from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
 _SOURCES = "value_sources"
+
+_log = logging.getLogger(__name__)
 
 
 class Launcher(Protocol):
@@ -97,15 +100,21 @@ def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues 
     return given
 
 
-def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
-    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable.
+def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload, routine: str | None = None) -> Launcher:
+    """A launcher of cuSPARSE, for workloads where no program beat it: of the routine by that name where it can be
+    called here, else of the default one. Raises Unavailable.
 
-    CuPy chooses algorithms that may give other bits each time: where equal ones are promised, it is the operation's
-    naive program that runs; so it is for A^T from A as it is stored, which CuPy copies for every product.
+    The operation's naive program runs where no routine can be called: of A^T from A as it is stored, of 16-bit numbers
+    where none is named (some keep sums in 16 bits), and where there is no library that does it.
     """
     operation = operation_named(workload.operation)
-    if not workload.deterministic and not isinstance(operation, TransposedProduct):
-        return _LibraryLauncher(matrix, workload)
+    is_safe = routine is not None or workload.element_type in WIDE_TYPES
+    if is_safe and not isinstance(operation, TransposedProduct):
+        import_cupy()
+        try:
+            return _LibraryLauncher(matrix, workload, routine)
+        except Unavailable as error:
+            _log.warning("a plain kernel instead of cuSPARSE, which is faster here: %s", error)
     return program_launcher(
         with_element_type(operation.programs[operation.naive], workload.element_type), matrix, workload
     )
@@ -134,10 +143,7 @@ class _ProgramLauncher:
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
-        same = matrix.shape == (self._pattern.num_rows, self._pattern.num_cols)
-        same = same and np.array_equal(matrix.indptr, self._pattern.row_offsets)
-        if not same or not np.array_equal(matrix.indices, self._pattern.col_indices):
-            raise _another_pattern(pattern_from_scipy(matrix).digest, self._pattern.digest)
+        _check_pattern(matrix, self._pattern)
         checked_values(matrix.data, self._workload)
         if not self._bound.names("values"):
             return
@@ -202,46 +208,51 @@ class _ProgramLauncher:
 
 
 class _LibraryLauncher:
-    def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload) -> None:
+    def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload, routine: str | None) -> None:
+        from sparsesmith.artifacts.library_product import LibraryProduct
+
         self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
         self._workload = workload
-        self.update_values(matrix)
+        self._pattern = pattern_from_scipy(matrix)
+        self._values = self._cupy.asarray(values_of(matrix, workload.element_type))
+        self._product: LibraryProduct | None = None
+        if self._pattern.nnz:
+            self._product = LibraryProduct(self._cupy, self._pattern, self._values, workload, routine)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
-        from cupyx.scipy.sparse import csr_matrix
-
-        values = values_of(matrix, self._workload.element_type).astype(sum_type(self._workload.element_type))
+        _check_pattern(matrix, self._pattern)
         with self._device:
-            self._matrix = csr_matrix(
-                scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-            )
+            self._values.set(values_of(matrix, self._workload.element_type))
 
     def set_values(self, values: Any) -> None:
         """See Launcher.set_values."""
         with self._device:
-            self._matrix.data[...] = values
+            self._values[...] = values
 
     def values(self) -> npt.NDArray[Any]:
         """See Launcher.values."""
-        wide: npt.NDArray[Any] = self._matrix.data.get()
-        return wide.astype(dtype_of(self._workload.element_type))
+        found: npt.NDArray[Any] = self._values.get()
+        return found
 
     @property
     def device_bytes(self) -> int:
         """See Launcher.device_bytes."""
-        matrix = self._matrix
-        return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
+        return int(self._values.nbytes) + (0 if self._product is None else self._product.device_bytes)
 
     def multiply(self, operand: Any, result: Any) -> None:
         """See Launcher.multiply."""
-        result[...] = self._matrix @ operand.astype(sum_type(self._workload.element_type), copy=False)
+        if self._product is None:
+            result.fill(0)
+            return
+        stream = int(self._cupy.cuda.get_current_stream().ptr)
+        self._product.enqueue(int(operand.data.ptr), int(result.data.ptr), stream)
 
     def __call__(self, dense: Any) -> Any:
         with self._device, stream_of(dense, self._cupy):
-            expected = dense_shape(self._matrix.shape, self._workload)
+            expected = dense_shape((self._pattern.num_rows, self._pattern.num_cols), self._workload)
             operand = device_operand(dense, self._cupy, expected, self._workload.element_type)
-            result = self._cupy.empty((self._matrix.shape[0], *expected[1:]), operand.dtype)
+            result = self._cupy.empty((self._pattern.num_rows, *expected[1:]), operand.dtype)
             self.multiply(operand, result)
             return like(dense, result)
 
@@ -288,7 +299,7 @@ def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt
 
 
 def sum_type(element_type: ElementType) -> np.dtype[Any]:
-    """What libraries multiply in: 16-bit numbers are widened, products rounded to them."""
+    """What SciPy multiplies in: 16-bit numbers are widened, products rounded to them."""
     return dtype_of(ELEMENTS[element_type].sums)
 
 
@@ -377,6 +388,14 @@ def like(given: Any, result: Any) -> Any:
             return torch.utils.dlpack.from_dlpack(result.view("int16")).view(torch.bfloat16)
         return torch.utils.dlpack.from_dlpack(result)
     return result.get() if isinstance(given, np.ndarray) else result
+
+
+def _check_pattern(matrix: scipy.sparse.csr_matrix, pattern: Pattern) -> None:
+    """Raises InvalidMatrix where the matrix has another one."""
+    same = matrix.shape == (pattern.num_rows, pattern.num_cols)
+    same = same and np.array_equal(matrix.indptr, pattern.row_offsets)
+    if not same or not np.array_equal(matrix.indices, pattern.col_indices):
+        raise _another_pattern(pattern_from_scipy(matrix).digest, pattern.digest)
 
 
 def _another_pattern(found: str, expected: str | None) -> InvalidMatrix:

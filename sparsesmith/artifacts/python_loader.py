@@ -2,6 +2,7 @@
 
 from string import Template
 
+from sparsesmith.artifacts.running import running_routine
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.task import baseline_of
 from sparsesmith.operations.texts import with_element_type
@@ -51,7 +52,7 @@ WORKLOAD = Workload.model_validate_json($workload)
 
 def load(matrix: object) -> Launcher:
     """cuSPARSE bound to a matrix. Raises Unavailable without a GPU."""
-    return library_launcher(to_scipy(matrix), WORKLOAD)
+    return library_launcher(to_scipy(matrix), WORKLOAD, $called)
 ''')
 
 _TASK_LOADER = Template('''"""$title
@@ -86,7 +87,9 @@ def python_loader(report: KernelReport) -> str:
             found = f"Nothing faster than {routine} was found: this loader runs the task's own naive program."
             return _task_loader(_naive(report.workload), report.workload, found)
         case LibraryAnswer(routine=routine):
-            return _LIBRARY_LOADER.substitute(_words(report.workload, report.device), routine=routine)
+            return _LIBRARY_LOADER.substitute(
+                _words(report.workload, report.device), routine=routine, called=repr(running_routine(report))
+            )
 
 
 def program_loader(program: str, workload: Workload, device: DeviceDescription) -> str:

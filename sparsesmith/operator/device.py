@@ -52,6 +52,8 @@ class Tuned:
     workload: Workload
     program: str | None
     """None: the vendor's routine."""
+    routine: str | None = None
+    """Its name; None: the default one."""
 
 
 class DeviceBackend:
@@ -82,7 +84,8 @@ class DeviceBackend:
             self.__dict__["_backward"] = _Backward(turned, None)
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
-        """See Backend.product."""
+        """See Backend.product. Raises InvalidInput for an x on another GPU."""
+        self._check_device(x, "x")
         launcher = self._way(x, transposed)
         direct = self._direct(launcher, x)
         if direct is not None and out is not None and _is_on_a_gpu(x):
@@ -109,8 +112,7 @@ class DeviceBackend:
         if direct is None or not _is_on_a_gpu(x):
             return apart(partial(self.product, transposed=transposed))
         here, device = self._device.id, self._device
-        if place_of(x) != f"cuda:{here}":
-            raise refused("x", f"lies on {place_of(x)}, the matrix on cuda:{here}", place_of(x), here)
+        self._check_device(x, "x")
         current_device = self._cupy.cuda.runtime.getDevice
         run = direct.of_arrays(kind_of(x), _stream_reader(x, self._cupy, here))
 
@@ -121,6 +123,11 @@ class DeviceBackend:
                 return run(x, out, scale)
 
         return product
+
+    def _check_device(self, array: Any, name: str) -> None:
+        here = self._device.id
+        if _is_on_a_gpu(array) and place_of(array) != f"cuda:{here}":
+            raise refused(name, f"lies on {place_of(array)}, the matrix on cuda:{here}", place_of(array), here)
 
     def _way(self, x: Any, transposed: bool) -> OneWay:
         """Raises Conflict where A^T would be made in a capture."""
@@ -139,7 +146,9 @@ class DeviceBackend:
         products.scaled(address_of(x), address_of(out), self._cupy.cuda.get_current_stream().ptr, scale)
 
     def set_values(self, values: Any) -> None:
-        """See Backend.set_values. In place: a captured graph multiplies with the new ones."""
+        """See Backend.set_values. In place: a captured graph multiplies with the new ones.
+        Raises InvalidInput for values on another GPU."""
+        self._check_device(values, "values")
         with self._device, stream_of(values, self._cupy):
             ordered = device_operand(values, self._cupy, tuple(values.shape), self._workload.element_type)
             if not self._is_fixed:  # Then they are those that it has.
@@ -256,7 +265,7 @@ def _shared_products(
 def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order: Order | None = None) -> OneWay:
     """`order`: see `native_products`."""
     if tuned.program is None:
-        return library_launcher(matrix, tuned.workload)
+        return library_launcher(matrix, tuned.workload, tuned.routine)
     native = native_products(matrix, tuned.workload, tuned.program, parts, order)
     return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 

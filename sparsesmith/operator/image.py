@@ -34,9 +34,15 @@ from sparsesmith_proto.message import Architecture, ElementType
 _SUPPORT = Template("""$include
 extern "C" __global__ void sparsesmith_gather(const $element* values, const int* sources, $element* packed,
                                               long long count) {
-  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {
-    int source = sources[i];
-    packed[i] = source < 0 ? $element(0) : values[source];
+  for (long long first = blockIdx.x * 1024ll + threadIdx.x; first < count; first += gridDim.x * 1024ll) {
+    int source[4];
+    $element value[4];
+    #pragma unroll
+    for (int k = 0; k < 4; k++) source[k] = first + 256 * k < count ? sources[first + 256 * k] : -1;
+    #pragma unroll
+    for (int k = 0; k < 4; k++) value[k] = source[k] < 0 ? $element(0) : values[source[k]];
+    #pragma unroll
+    for (int k = 0; k < 4; k++) if (first + 256 * k < count) packed[first + 256 * k] = value[k];
   }
 }
 extern "C" __global__ void sparsesmith_add(const $element* product, $element* y, long long count, $sum alpha,

@@ -15,7 +15,7 @@ import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.artifacts.launcher import checked_values, current_architecture, num_multiprocessors, values_of
-from sparsesmith.artifacts.running import running_program
+from sparsesmith.artifacts.running import running_program, running_routine
 from sparsesmith.cuda.nvrtc import NvrtcNotFound, compile_cubin
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
@@ -347,8 +347,8 @@ class Bound:
 
     @property
     def has_scratch(self) -> bool:
-        if self.program is None:
-            return False
+        if self.program is None:  # A routine's workspace is one.
+            return self.report.workload.pattern is not None
         parsed = parse_program(self.program, self.report.workload.operation, self.element_type)
         return any(argument.role == "scratch" for argument in parsed.signature)
 
@@ -490,7 +490,7 @@ class Bound:
 
     def _tuned_backward(self) -> Tuned | None:
         report = self.transposed
-        return None if report is None else Tuned(report.workload, running_program(report))
+        return None if report is None else Tuned(report.workload, running_program(report), running_routine(report))
 
     def close(self) -> None:
         with self._lock:
@@ -520,7 +520,7 @@ class Bound:
         return csr.data
 
     def _new_backend(self, x: Any) -> Backend:
-        tuned = Tuned(self.report.workload, self.program)
+        tuned = Tuned(self.report.workload, self.program, running_routine(self.report))
         return backend_for(x, self.matrix, tuned, self._parts, self._tuned_backward())
 
     def _check_open(self) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sparsesmith.artifacts.running import running_program
+from sparsesmith.artifacts.python_loader import python_loader
+from sparsesmith.artifacts.running import running_program, running_routine
 from sparsesmith.operator import Operator
 from sparsesmith_proto.api import KernelReport
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, EstimatedTiming
@@ -13,10 +14,10 @@ from tests.artifacts.answers import CSR_PROGRAM, make_evaluation, make_matrix, m
 MATRIX = make_matrix()
 
 
-def closely_lost(best_us: float, default_us: float, **workload: Any) -> KernelReport:
+def closely_lost(best_us: float, default_us: float, alg2_us: float = 20, **workload: Any) -> KernelReport:
     """A report whose closest kernel takes 5 us."""
     report = make_report(MATRIX, None, **workload)
-    routines = {"cusparse_csr_default": default_us, "cusparse_spmvop_alg2": best_us}
+    routines = {"cusparse_csr_default": default_us, "cusparse_spmvop_alg2": best_us, "cusparse_csr_alg2": alg2_us}
     timed = (BaselineTiming(routine=name, timing=make_timing(us), preparation_ms=0) for name, us in routines.items())
     answer = report.answer.model_copy(update={"closest": make_evaluation(CSR_PROGRAM)})
     baselines = Baselines(default="cusparse_csr_default", routines=tuple(timed))
@@ -24,20 +25,28 @@ def closely_lost(best_us: float, default_us: float, **workload: Any) -> KernelRe
 
 
 @pytest.mark.parametrize(
-    ("default_us", "workload", "runs"),
+    ("default_us", "alg2_us", "workload", "runs"),
     [
-        (6, {}, True),
-        (4.9, {}, False),  # What CuPy calls is faster.
-        (4.9, {"deterministic": True}, True),  # CuPy calls none with equal bits.
-        (4.9, {"operation": "spmv_t"}, True),  # Nor one that needs no copy of A^T.
-        (6, {"values": "a" * 64}, False),  # It is right for one matrix's values, the routine for any.
+        (6, 20, {}, None),
+        (4.9, 20, {}, "cusparse_csr_default"),  # Faster than the kernel.
+        (6, 4.9, {}, "cusparse_csr_alg2"),
+        (4.9, 4.8, {}, "cusparse_csr_alg2"),
+        (4.9, 20, {"deterministic": True}, None),  # It promises no equal bits.
+        (4.9, 4.95, {"deterministic": True}, "cusparse_csr_alg2"),
+        (4.9, 20, {"operation": "spmv_t"}, None),  # None is called that needs no copy of A^T.
+        (6, 20, {"values": "a" * 64}, "cusparse_csr_default"),  # Any values: the kernel is right for one matrix's.
     ],
 )
-def test_the_closest_kernel_runs_where_it_is_faster_than_what_cupy_calls(
-    default_us: float, workload: dict[str, Any], runs: bool
+def test_the_fastest_that_can_be_called_runs_where_it_beats_the_closest_kernel(
+    default_us: float, alg2_us: float, workload: dict[str, Any], runs: str | None
 ) -> None:
-    report = closely_lost(4, default_us, **workload)
-    assert (running_program(report) is not None) == runs
+    report = closely_lost(4, default_us, alg2_us, **workload)
+    assert running_routine(report) == runs
+    assert (running_program(report) is None) == (runs is not None)
+
+
+def test_a_loader_calls_the_routine_by_its_name() -> None:
+    assert "WORKLOAD, 'cusparse_csr_alg2')" in python_loader(closely_lost(4, 6, 4.9))
 
 
 def test_a_kernel_is_the_answer_and_without_one_that_passed_there_is_none() -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import scipy.sparse
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
+from benchmarks.report.evidence import _origin
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.solvers import conjugate_lines, programme_lines
 from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
@@ -135,9 +137,22 @@ def test_a_row_that_cannot_be_measured_says_why_and_the_next_is_begun(tmp_path: 
     file.measure("first", lambda: {"us": 1 / 0})
     file.measure("second", lambda: {"us": 2.0})
     assert rows(file.path) == [
-        {"name": "first", "failed": "ZeroDivisionError: division by zero"},
-        {"name": "second", "us": 2.0},
+        {"name": "first", "commit": "c0ffee", "failed": "ZeroDivisionError: division by zero"},
+        {"name": "second", "commit": "c0ffee", "us": 2.0},
     ]
+
+
+def test_a_row_that_is_gone_on_with_keeps_the_commit_that_it_was_measured_at(tmp_path: Path) -> None:
+    device = DeviceDescription(
+        kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
+    )
+    for commit, name in (("c0ffee", "first"), ("decaf", "second")):
+        options = argparse.Namespace(out=tmp_path, commit=commit)
+        file = RowFile("linear_solvers", device, options, {}, lambda rows: {})
+        file.fill({name: lambda: {"us": 1.0} for name in ("first", name)}, math.inf)
+    assert [(row["name"], row["commit"]) for row in rows(file.path)] == [("first", "c0ffee"), ("second", "decaf")]
+    assert json.loads(file.path.read_text())["commit"] == "decaf"
+    assert "commits c0ffee (first); decaf (second)" in _origin(json.loads(file.path.read_text()))
 
 
 def test_the_loop_of_conjugate_gradients_solves() -> None:
@@ -235,4 +250,10 @@ def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
         ": 40.0 us where the format has CSR's order (the driver's copy, 2,000 GB/s read and written); 100.0 us "
         in shown[-1]
     )
-    assert shown[-1].endswith(": **60%** of that copy's (aim: 50%)")
+    assert "60% of that copy's" in shown[-1] and shown[-1].endswith("which was not measured in this run (aim: 50%)")
+    assert not any("does nothing on the same host" in line for line in shown)
+    calls = {"c": 3.5, "driver_empty_launch": 3.25}
+    shown = call_lines({**result, "us_a_call": calls, "copy_gbs": 3000.0})
+    assert shown[-1].endswith("copy bandwidth, 3,000 GB/s: 40% (aim: 50%)")
+    assert any("3.25 us are the driver's launch" in line and "0.25 us are" in line for line in shown)
+    assert call_lines({**result, "copy_gbs": 2000.0})[-1].endswith("2,000 GB/s: **60%** (aim: 50%)")

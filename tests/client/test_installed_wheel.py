@@ -45,7 +45,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = ["make", "--silent", "wheel", f"DIST={folder / 'dist'}", f"SPARSESMITH_PYTHON={sys.executable}"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = (folder / "dist").glob("*.whl")
+    (wheel,) = (folder / "dist").glob("*-py3-none-manylinux_2_*.whl")
     made = folder / "venv"
     venv.create(made, with_pip=False)
     (packages,) = made.glob("lib/python*/site-packages")

@@ -7,7 +7,6 @@ import pytest
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.cuda.library.routines import default_routine, routines_for
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.sandbox import OTHER_CONTEXT, DeviceProcess, StageLimits
@@ -16,6 +15,7 @@ from services.evaluator.isolation.workbench import LocalWorkbench
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
 from services.evaluator.race import Race
+from sparsesmith.cuda.routines import default_routine, routines_for
 from sparsesmith.families.proposal import propose
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.texts import programs_for

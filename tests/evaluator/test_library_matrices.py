@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited, converted
-from services.evaluator.cuda.library.routines import Storage
+from sparsesmith.cuda.routines import Storage
 from sparsesmith.matrix.pattern import Pattern
 from tests.matrix.patterns import make_pattern, mask_of, pattern_of, patterns
 

@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, uniform_rows
-from services.evaluator.cuda.library.routines import (
+from services.evaluator.cuda.library.blocks import MIN_BLOCK_FILL, block_fill, useful_block_sizes
+from sparsesmith.cuda.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,
-    MIN_BLOCK_FILL,
-    block_fill,
     default_routine,
     routines_for,
-    useful_block_sizes,
 )
 from sparsesmith.matrix.features import NUM_WINDOWS, WINDOW_NNZ
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy

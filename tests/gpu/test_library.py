@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from services.evaluator.cuda.library.routines import NEEDED
 from services.evaluator.device import DeviceWorkload
+from sparsesmith.cuda.routines import NEEDED
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Baselines, MeasuredTiming
 from sparsesmith_proto.message import ElementType
@@ -54,7 +54,7 @@ def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: "CudaDevice") 
 
 
 def test_an_older_library_still_serves(device: "CudaDevice", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.evaluator.cuda.library.cusparse.NEW_CALLS_SINCE", (99, 0))
+    monkeypatch.setattr("sparsesmith.cuda.cusparse.NEW_CALLS_SINCE", (99, 0))
     assert not device.library.has(NEEDED["plan"])
     names = names_of(device_workload_of(device, "float32").baselines())
     assert "cusparse_csr_default" in names

@@ -1,5 +1,6 @@
 """The operator on a GPU: where its results go, both directions, new values under a captured graph, files."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import sparsesmith
 from sparsesmith.errors import Conflict, InvalidInput
 from sparsesmith.operator import Operator
 from sparsesmith.program.starting import starting_formats, starting_program
+from sparsesmith_proto.kernel import Baselines
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -139,6 +141,69 @@ def test_an_array_of_the_host_is_no_place_for_a_result_of_the_device() -> None:
         operator.matvec(arrays(200), out=np.zeros(300, np.float32))
 
 
+@either_answer
+@pytest.mark.parametrize("name", ["x", "x with out", "out", "values"])
+@pytest.mark.parametrize("kind", ["cupy", "torch"])
+def test_an_array_on_another_device_is_refused_by_its_name(program: str | None, name: str, kind: str) -> None:
+    cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    operator = Operator(make_report(MATRIX, program), MATRIX)
+    close(operator @ arrays(200), MATRIX @ arrays(200).get())
+
+    def on(device: int, length: int) -> Any:
+        if kind == "torch":
+            return torch.ones(length, device=f"cuda:{device}")
+        with cupy.cuda.Device(device):
+            return cupy.ones(length, "float32")
+
+    wrong: dict[str, Callable[[], Any]] = {
+        "x": lambda: operator.matvec(on(1, 200)),
+        "x with out": lambda: operator.matvec(on(1, 200), out=on(1, 300)),
+        "out": lambda: operator.matvec(on(0, 200), out=on(1, 300)),
+        "values": lambda: operator.update_values(on(1, MATRIX.nnz)),
+    }
+    with pytest.raises(InvalidInput, match=f"^{name.split()[0]} lies on cuda:1, (x|the matrix) on cuda:0"):
+        wrong[name]()
+    close(operator @ arrays(200), MATRIX @ arrays(200).get())
+
+
+@pytest.mark.parametrize("rival", ["cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_coo_alg1", "cusparse_coo_alg2"])
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [0, 8])
+def test_a_routine_is_called_by_its_name_into_the_callers_memory_and_captured(
+    rival: str, element_type: Any, columns: int
+) -> None:
+    cupy = pytest.importorskip("cupy")
+    workload: dict[str, Any] = {"operation": "spmm", "num_dense_cols": columns} if columns else {}
+    report = make_report(MATRIX, None, element_type=element_type, **workload)
+    timing = report.baselines.routines[0].model_copy(update={"routine": rival})
+    operator = Operator(report.model_copy(update={"baselines": Baselines(default=rival, routines=(timing,))}), MATRIX)
+    shape = (columns,) if columns else ()
+    x, y = (arrays(length, *shape).astype(element_type) for length in (200, 300))
+    method = operator.matmat if columns else operator.matvec
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        method(x, out=y)
+        backend: Any = operator._bound.backend(x)
+        assert backend._forward._product.routine == rival
+        hook = cupy.cuda.memory_hooks.LineProfileHook()
+        with hook:
+            method(x, out=y)
+        assert not hook._root.children
+        stream.begin_capture()
+        method(x, out=y)
+        graph = stream.end_capture()
+        operator.update_values(MATRIX.data * 3)
+        y.fill(np.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    close(y, 3 * (MATRIX @ x.get()))
+    moved = x[::-1].copy()
+    close(method(moved, out=y), 3 * (MATRIX @ moved.get()))
+
+
 def test_kernels_run_through_the_c_library_where_it_can_be_built() -> None:
     from sparsesmith.operator.device import DeviceBackend, Tuned
     from sparsesmith.operator.native.products import NativeProducts
@@ -208,6 +273,21 @@ def test_the_gradient_by_the_values_is_that_of_the_host(columns: int | None, tra
     left, right = (x, weights) if transposed else (weights, x)
     found = sampled_by_kernel(operator.handle, left.cuda(), right.cuda())
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_opcheck_finds_nothing_in_products_of_the_gpu(is_transposed: bool) -> None:
+    torch = pytest.importorskip("torch")
+    import sparsesmith.torch  # noqa: F401 - registers the operators
+
+    program = starting_program("csr", "spmv", "float64")
+    operator = Operator(make_report(MATRIX, program, element_type="float64"), MATRIX)
+    rows, cols = MATRIX.shape
+    x = torch.randn(rows if is_transposed else cols, dtype=torch.float64, device="cuda", requires_grad=True)
+    values = torch.randn(MATRIX.nnz, dtype=torch.float64, device="cuda", requires_grad=True)
+    operator @ torch.ones(cols, dtype=torch.float64, device="cuda")
+    for given in (None, values):
+        torch.library.opcheck(torch.ops.sparsesmith.product, (x, given, operator.handle, is_transposed))
 
 
 def test_a_graph_of_torch_captures_products() -> None:

@@ -28,7 +28,6 @@ from services.evaluator.cuda.large_products import multiplied_on_device
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda.layout_cache import LayoutCache
 from services.evaluator.cuda.library.baselines import LibraryRoutines
-from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.own_routines import OwnRoutines
@@ -54,6 +53,7 @@ from services.evaluator.measuring.placements import (
     is_surely_placed,
     over_placements,
 )
+from sparsesmith.cuda.cusparse import CuSparse
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
@@ -129,7 +129,7 @@ class CudaDevice:
 
     @cached_property
     def library(self) -> CuSparse:
-        return CuSparse(self.stream)
+        return CuSparse(self.stream.ptr)
 
     @property
     def max_sm_clock_mhz(self) -> int:

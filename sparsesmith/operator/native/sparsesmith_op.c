@@ -535,7 +535,7 @@ static int set_values(const sparsesmith_op* op, const Direction* direction, Addr
   }
   int64_t count = direction->num_slots;
   void* arguments[] = {&values, &sources, &packed, &count};
-  PASSED(launch_one(op, op->gather, count, arguments, stream));
+  PASSED(launch_one(op, op->gather, (count + 3) / 4, arguments, stream)); /* Four in flight a thread. */
   if (!direction->launches[0].configuration.num_attributes) return SPARSESMITH_OK;
   /* A product that starts early reads values before it waits for the kernel before it: that must not be the one that
    * changes them. */

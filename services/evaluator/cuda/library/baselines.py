@@ -20,8 +20,15 @@ from cupy.cuda import memory
 
 from services.evaluator.checking.correctness import judge
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
-from services.evaluator.cuda.library import cusparse
-from services.evaluator.cuda.library.cusparse import (
+from services.evaluator.cuda.library.blocks import useful_block_sizes
+from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
+from services.evaluator.cuda.memory import array_anywhere
+from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
+from services.evaluator.device import Draw, Ran
+from services.evaluator.measuring.interval import FULL, QUICK, TimingBudget
+from sparsesmith.cuda import cusparse
+from sparsesmith.cuda.cusparse import (
     Call,
     CuSparse,
     CuSparseRefused,
@@ -31,8 +38,7 @@ from services.evaluator.cuda.library.cusparse import (
     PlannedProduct,
     Product,
 )
-from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
-from services.evaluator.cuda.library.routines import (
+from sparsesmith.cuda.routines import (
     BLOCK_SIZES,
     TRANSPOSED,
     Kind,
@@ -40,13 +46,7 @@ from services.evaluator.cuda.library.routines import (
     Storage,
     default_routine,
     routines_for,
-    useful_block_sizes,
 )
-from services.evaluator.cuda.memory import array_anywhere
-from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
-from services.evaluator.device import Draw, Ran
-from services.evaluator.measuring.interval import FULL, QUICK, TimingBudget
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern

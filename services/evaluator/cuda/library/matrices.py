@@ -10,7 +10,7 @@ from typing import assert_never
 import numpy as np
 
 from services.evaluator.cores import num_cores
-from services.evaluator.cuda.library.routines import Storage
+from sparsesmith.cuda.routines import Storage
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsr import Bsr
 from sparsesmith.formats.building.lanes import Lanes, padded_row_offsets

@@ -1,12 +1,9 @@
-"""Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
+"""Which routines of cuSPARSE apply to an operation (needs no device)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sparsesmith.formats.bsr import count_blocks
-from sparsesmith.matrix.features import block_fill as fill_of_a_sample
-from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import Operation
 
 DEFAULT_ROUTINE = "cusparse_csr_default"
@@ -18,10 +15,6 @@ DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {
 }
 """What a user gets who asks for equal bits and chooses nothing else: CSR, as above."""
 BLOCK_SIZES = (2, 3, 4, 8)
-MIN_BLOCK_FILL = 0.4
-"""BSR is tried where at least this share of its slots would hold a nonzero."""
-SAMPLED_FILL_MARGIN = 0.1
-"""A sample this far from the limit decides; all blocks are counted only where it is nearer."""
 
 SPMV_ALGORITHMS = {
     "default": 0,
@@ -127,6 +120,16 @@ _COPY = "cusparse_copy_"
 """What names of routines on a copy of A^T begin with."""
 
 
+def callable_routines(operation: Operation, *, deterministic: bool) -> tuple[Routine, ...]:
+    """Those that an operator can call: on CSR or COO, whose values lie as those of A do, and in calls that read
+    vectors and values anew each time. A plan holds the values: a captured graph would go on with the old ones. None of
+    A^T from A as it is stored."""
+    if operation in TRANSPOSED:
+        return ()
+    listed = routines_for(operation, (), deterministic=deterministic)
+    return tuple(each for each in listed if each.storage.kind in ("csr", "coo") and each.function == "product")
+
+
 def default_routine(operation: Operation, *, deterministic: bool) -> str:
     """What a user gets who does not choose."""
     return DETERMINISTIC_DEFAULTS[operation] if deterministic else DEFAULT_ROUTINE
@@ -177,33 +180,3 @@ def _of_transposed(deterministic: bool, has: Callable[[str], bool]) -> tuple[Rou
 def _on_a_copy(routine: Routine) -> Routine:
     storage = replace(routine.storage, is_transposed=True)
     return replace(routine, name=f"{_COPY}{routine.name.removeprefix('cusparse_')}", storage=storage)
-
-
-def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:
-    """Block sizes whose blocks are full enough: a sample decides where it is clear, all blocks where it is not."""
-    return tuple(size for size in BLOCK_SIZES if _is_full_enough(pattern, size))
-
-
-def _is_full_enough(pattern: Pattern, size: int) -> bool:
-    if not _may_be_full_enough(pattern, size):
-        return False
-    fill = fill_of_a_sample(pattern, size, size)
-    if abs(fill - MIN_BLOCK_FILL) < SAMPLED_FILL_MARGIN or not fill:
-        fill = block_fill(pattern, size)
-    return fill >= MIN_BLOCK_FILL
-
-
-def _may_be_full_enough(pattern: Pattern, size: int) -> bool:
-    """Whether neighbours in a row share a block column often enough.
-
-    With a fill of f the `size` slots of a block row hold f * size nonzeros on average, so at least f * size - 1 of
-    f * size nonzeros have their predecessor in the same block.
-    """
-    block_cols = pattern.col_indices // size
-    needed = max(0.0, (MIN_BLOCK_FILL * size - 1) / (MIN_BLOCK_FILL * size))
-    return pattern.nnz > 1 and float((block_cols[1:] == block_cols[:-1]).mean()) >= needed
-
-
-def block_fill(pattern: Pattern, size: int) -> float:
-    """Share of the slots of square blocks that hold a nonzero."""
-    return pattern.nnz / (count_blocks(pattern, size, size) * size * size)

@@ -1,18 +1,15 @@
 """cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL and BSR, with their preprocessing; from
 12.9 on also SpMVOp, a plan for one matrix, and SpMVGeneric.
 
-Only what the baselines need. Enumerators are those of cusparse.h 12.x. Every call goes to the stream given at the
-start; scalars are read from host memory at the call, so the calls can be captured into a graph. What a library does not
-have is found by its symbols: an older one still serves.
+Only what the baselines and an operator need. Enumerators are those of cusparse.h 12.x. Every call goes to the stream
+given at the start, or last; scalars are read from host memory at the call, so the calls can be captured into a graph.
+What a library does not have is found by its symbols: an older one still serves.
 """
 
 import ctypes
 import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-import cupy
-from cuda import pathfinder
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import SparsesmithError
@@ -55,6 +52,8 @@ _SIGNATURES: dict[str, list[type]] = {
     "cusparseDestroy": [_Pointer],
     "cusparseGetProperty": [_Int, ctypes.POINTER(_Int)],
     "cusparseSetStream": [_Pointer, _Pointer],
+    "cusparseDnVecSetValues": [_Pointer, _Pointer],
+    "cusparseDnMatSetValues": [_Pointer, _Pointer],
     "cusparseDestroySpMat": [_Pointer],
     "cusparseDestroyDnVec": [_Pointer],
     "cusparseDestroyDnMat": [_Pointer],
@@ -88,12 +87,16 @@ _SIGNATURES: dict[str, list[type]] = {
 class CuSparse:
     """The library with one handle on one stream."""
 
-    def __init__(self, stream: "cupy.cuda.Stream") -> None:
+    def __init__(self, stream: int) -> None:
         """Raises CuSparseRefused without a device; pathfinder.DynamicLibNotFoundError without the library."""
         self._library = load_library()
         self._handle = _Pointer()
         self.call("cusparseCreate", ctypes.byref(self._handle))
-        self.call("cusparseSetStream", self._handle, stream.ptr)
+        self.use(stream)
+
+    def use(self, stream: int) -> None:
+        """Calls go to this stream from here on."""
+        self.call("cusparseSetStream", self._handle, stream)
 
     @property
     def handle(self) -> _Pointer:
@@ -123,6 +126,8 @@ class CuSparse:
 
 def load_library() -> ctypes.CDLL:
     """libcusparse from the nvidia wheels, conda or the toolkit, in cuda-pathfinder's order."""
+    from cuda import pathfinder
+
     _load_linker()
     path = pathfinder.load_nvidia_dynamic_lib("cusparse").abs_path
     return declared(ctypes.CDLL(path))
@@ -130,6 +135,8 @@ def load_library() -> ctypes.CDLL:
 
 def _load_linker() -> None:
     """nvJitLink, which SpMVOp looks for when it plans. Without it plans are refused, and left out of the baselines."""
+    from cuda import pathfinder
+
     try:
         ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("nvJitLink").abs_path, mode=ctypes.RTLD_GLOBAL)
     except (pathfinder.DynamicLibNotFoundError, OSError) as error:
@@ -260,6 +267,12 @@ def dense_vector(library: CuSparse, length: int, address: int, element_type: Ele
     )
 
 
+def move_dense(library: CuSparse, operation: Operation, operand: Descriptor, address: int) -> None:
+    """A dense operand of spmv or spmm lies elsewhere from here on."""
+    function = "cusparseDnVecSetValues" if operation == "spmv" else "cusparseDnMatSetValues"
+    library.call(function, operand.pointer, address)
+
+
 def dense_matrix(
     library: CuSparse, num_rows: int, num_cols: int, address: int, element_type: ElementType
 ) -> Descriptor:
@@ -335,6 +348,11 @@ class Product:
         self.preprocessed = self._preprocess()
         """False where this routine has no preprocessing."""
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Device memory that it holds."""
+        return int(self._buffer.mem.size)
+
     def _preprocess(self) -> bool:
         try:
             self._library.call(f"{self._function}_preprocess", *self._arguments, int(self._buffer.ptr))
@@ -352,6 +370,8 @@ class Product:
 
 def _work_buffer(library: CuSparse, size_function: str, *arguments: object) -> Any:
     """Memory of the size that the function asks for. Raises CuSparseRefused."""
+    import cupy
+
     size = ctypes.c_size_t()
     library.call(size_function, *arguments, ctypes.byref(size))
     return cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
