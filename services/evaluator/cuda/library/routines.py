@@ -18,8 +18,13 @@ DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {
 }
 """What a user gets who asks for equal bits and chooses nothing else: CSR, as above."""
 BLOCK_SIZES = (2, 3, 4, 8)
+ELL_BLOCK_SIZES = (8, 16, 32, 64)
+"""Of blocked ELL; the library's documentation recommends large powers of two."""
 MIN_BLOCK_FILL = 0.4
 """BSR is tried where at least this share of its slots would hold a nonzero."""
+MIN_ELL_FILL = 0.25
+"""Blocked ELL is tried where at least this share of the slots of its blocks would hold a nonzero, and of all slots with
+those that pad every block row to the longest (MAX_ELL_PADDING in matrices.py)."""
 SAMPLED_FILL_MARGIN = 0.1
 """A sample this far from the limit decides; all blocks are counted only where it is nearer."""
 
@@ -43,6 +48,7 @@ SPMM_ALGORITHMS = {
     "coo_alg4": 5,
     "csr_alg2": 6,
     "csr_alg3": 12,
+    "blocked_ell_alg1": 13,
     "bsr_alg1": 14,
 }
 """cusparseSpMMAlg_t of cusparse.h 12.x."""
@@ -51,7 +57,8 @@ SPMM_ALGORITHMS = {
 SPMVOP_ALGORITHMS = {"alg1": 1, "alg2": 2}
 """cusparseSpMVOpAlg_t of cusparse.h 12.9."""
 
-Kind = Literal["csr", "coo", "sell", "bsr"]
+Kind = Literal["csr", "lower", "coo", "sell", "bsr", "blocked_ell"]
+"""`lower`: CSR of the lower triangle of a symmetric matrix, of which the library takes the upper to be the mirror."""
 
 Function = Literal["product", "plan", "descriptor"]
 """How the library is called: `cusparseSpMV` and `cusparseSpMM`; `cusparseSpMVOp`, a plan for one matrix;
@@ -67,7 +74,7 @@ class Storage:
 
     kind: Kind
     block_size: int = 1
-    """Of bsr."""
+    """Of bsr and blocked ELL."""
     is_transposed: bool = False
     """Whether it is a copy of A^T that is stored."""
 
@@ -90,7 +97,7 @@ _SPMV_ROUTINES: tuple[tuple[Kind, str], ...] = (
 _SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"), ("csr", "csr_alg3"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"), ("coo", "coo_alg3"), ("coo", "coo_alg4"),
-    ("bsr", "default"), ("bsr", "bsr_alg1"),
+    ("bsr", "default"), ("bsr", "bsr_alg1"), ("blocked_ell", "blocked_ell_alg1"),
 )  # fmt: skip
 
 
@@ -100,6 +107,10 @@ _BEYOND_PRODUCTS = (
     Routine("cusparse_generic_csr", Storage("csr"), SPMV_ALGORITHMS["default"], "descriptor"),
 )
 """Of spmv. The library's documentation does not say whether they give equal bits in every run."""
+
+_HALF_STORED = Routine("cusparse_generic_lower", Storage("lower"), SPMV_ALGORITHMS["default"], "descriptor")
+"""Of spmv with a matrix whose values are known to be symmetric, since 12.9. The library says itself that the result is
+not deterministic."""
 
 _DETERMINISTIC: Mapping[Operation, tuple[str, ...]] = {
     "spmv": ("coo_alg2", "csr_alg2", "sell_alg1"),
@@ -139,27 +150,31 @@ def _has_nothing_new(_: str) -> bool:
 def routines_for(
     operation: Operation,
     block_sizes: tuple[int, ...],
+    ell_block_sizes: tuple[int, ...] = (),
     *,
+    is_symmetric: bool = False,
     deterministic: bool = False,
     has: Callable[[str], bool] = _has_nothing_new,
 ) -> tuple[Routine, ...]:
-    """The routines of an operation, or those of them that give equal bits in every run; those on BSR once for each
-    block size. `has`: whether the library has one of the NEEDED symbols."""
+    """The routines of an operation, or those of them that give equal bits in every run; those on BSR and on
+    blocked ELL once for each block size. `is_symmetric`: whether the values of A are known, and the same across its
+    diagonal. `has`: whether the library has one of the NEEDED symbols."""
     if operation in TRANSPOSED:
         plain = routines_for(TRANSPOSED[operation], block_sizes, deterministic=deterministic, has=has)
         return (*_of_transposed(deterministic, has), *map(_on_a_copy, plain))
     pairs, algorithms = _ROUTINES.get(operation, ((), {}))
     if deterministic:
         pairs = tuple(pair for pair in pairs if pair[1] in _DETERMINISTIC[operation])
+    sizes = {"bsr": block_sizes, "blocked_ell": ell_block_sizes}
     routines: list[Routine] = []
     for kind, algorithm in pairs:
         suffix = algorithm.removeprefix(f"{kind}_")
-        storages = [Storage(kind, size) for size in block_sizes] if kind == "bsr" else [Storage(kind)]
-        for storage in storages:
-            size = storage.block_size if kind == "bsr" else ""
+        for storage in [Storage(kind, size) for size in sizes[kind]] if kind in sizes else [Storage(kind)]:
+            size = storage.block_size if kind in sizes else ""
             routines.append(Routine(f"cusparse_{kind}{size}_{suffix}", storage, algorithms[algorithm]))
     if operation == "spmv" and not deterministic:
-        routines += [routine for routine in _BEYOND_PRODUCTS if has(NEEDED[routine.function])]
+        newer = (*_BEYOND_PRODUCTS, _HALF_STORED) if is_symmetric else _BEYOND_PRODUCTS
+        routines += [routine for routine in newer if has(NEEDED[routine.function])]
     return tuple(routines)
 
 
@@ -181,26 +196,35 @@ def _on_a_copy(routine: Routine) -> Routine:
 
 def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:
     """Block sizes whose blocks are full enough: a sample decides where it is clear, all blocks where it is not."""
-    return tuple(size for size in BLOCK_SIZES if _is_full_enough(pattern, size))
+    return tuple(size for size in BLOCK_SIZES if _is_full_enough(pattern, size, MIN_BLOCK_FILL))
 
 
-def _is_full_enough(pattern: Pattern, size: int) -> bool:
-    if not _may_be_full_enough(pattern, size):
+def useful_ell_block_sizes(pattern: Pattern) -> tuple[int, ...]:
+    """The same of blocked ELL; no blocks that are larger than the matrix, which the library refuses."""
+    return tuple(
+        size
+        for size in ELL_BLOCK_SIZES
+        if size <= min(pattern.num_rows, pattern.num_cols) and _is_full_enough(pattern, size, MIN_ELL_FILL)
+    )
+
+
+def _is_full_enough(pattern: Pattern, size: int, least: float) -> bool:
+    if not _may_be_full_enough(pattern, size, least):
         return False
     fill = fill_of_a_sample(pattern, size, size)
-    if abs(fill - MIN_BLOCK_FILL) < SAMPLED_FILL_MARGIN or not fill:
+    if abs(fill - least) < SAMPLED_FILL_MARGIN or not fill:
         fill = block_fill(pattern, size)
-    return fill >= MIN_BLOCK_FILL
+    return fill >= least
 
 
-def _may_be_full_enough(pattern: Pattern, size: int) -> bool:
+def _may_be_full_enough(pattern: Pattern, size: int, least: float) -> bool:
     """Whether neighbours in a row share a block column often enough.
 
     With a fill of f the `size` slots of a block row hold f * size nonzeros on average, so at least f * size - 1 of
     f * size nonzeros have their predecessor in the same block.
     """
     block_cols = pattern.col_indices // size
-    needed = max(0.0, (MIN_BLOCK_FILL * size - 1) / (MIN_BLOCK_FILL * size))
+    needed = max(0.0, (least * size - 1) / (least * size))
     return pattern.nnz > 1 and float((block_cols[1:] == block_cols[:-1]).mean()) >= needed
 
 
