@@ -217,12 +217,12 @@ def _others(suite: Suite) -> Iterable[tuple[str, str, str]]:
             f"wall {tuning_seconds(suite, wall_s):.2f} s)",
         )
     if as_good := as_good_seconds(suite.rows):
-        reached, own = (median(seconds) for seconds in zip(*as_good, strict=True))
+        within_s, own_s = (median(seconds) for seconds in zip(*as_good, strict=True))
         yield (
             "GPU seconds of a search to within 1 % of its end, median",
             f"<= {MAX_AS_GOOD_S:g} s",
-            marked(f"{reached:.2f} s", reached <= MAX_AS_GOOD_S)
-            + f" on {len(as_good)} matrices ({own:.2f} s without the library's routines)",
+            marked(f"{within_s:.2f} s", within_s <= MAX_AS_GOOD_S)
+            + f" on {len(as_good)} matrices ({own_s:.2f} s without the library's routines)",
         )
 
 

@@ -47,7 +47,10 @@ def test_what_it_is_worth_is_told_where_a_search_followed() -> None:
 
 def test_what_a_client_waits_is_shown_beside_what_of_it_is_the_evaluators() -> None:
     waited = {"http_ms": 180.4, "slowest_http_ms": 301.0, "tuning_ms": 92.6, "evaluator_ms": 55.2}
-    result = {"classes": [{"nnz": 1e6, "target_ms": 60, "matrices": 5, **waited}], "rows": [{"name": "band"}]}
+    result: dict[str, Any] = {
+        "classes": [{"nnz": 1e6, "target_ms": 60, "matrices": 5, **waited}],
+        "rows": [{"name": "band"}],
+    }
     assert http_lines(result)[-1] == "| 1e+06 | 5 | 60 | 180 | 301 | 93 | 55 |"
     result["rows"].append({"name": "fem", "failed": "no kernel was handed out before the search"})
     assert http_lines(result)[-1] == "No kernel was handed out for fem."

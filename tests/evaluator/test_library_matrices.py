@@ -42,21 +42,21 @@ def entries_of(matrix: HostMatrix) -> npt.NDArray[np.int64]:
                     if matrix.columns[slot] >= 0:
                         dense[row, matrix.columns[slot]] = values[slot]
         case "bsr" | "blocked_ell":
-            for rows, columns, block in blocks_of(matrix, values):
-                dense[rows, columns] = block
+            for place, block in blocks_of(matrix, values):
+                dense[place] = block
     return dense
 
 
 def blocks_of(
     matrix: HostMatrix, values: npt.NDArray[np.integer[Any]]
-) -> Iterator[tuple[slice, slice, npt.NDArray[np.integer[Any]]]]:
+) -> Iterator[tuple[tuple[slice, slice], npt.NDArray[np.integer[Any]]]]:
     """Those that are no padding, each with its rows and columns."""
     size = matrix.storage.block_size
     if matrix.storage.kind == "bsr":
-        of_rows = values.reshape(-1, size, size)
+        blocks = values.reshape(-1, size, size)
         block_rows = np.repeat(np.arange(matrix.num_rows // size), np.diff(matrix.offsets))
-        for row, column, block in zip(block_rows, matrix.columns, of_rows, strict=True):
-            yield slice(row * size, (row + 1) * size), slice(column * size, (column + 1) * size), block
+        for row, column, block in zip(block_rows, matrix.columns, blocks, strict=True):
+            yield (slice(row * size, (row + 1) * size), slice(column * size, (column + 1) * size)), block
         return
     of_rows = values.reshape(matrix.num_rows, -1)
     for row, of_row in enumerate(matrix.columns.reshape(matrix.num_rows // size, -1)):
@@ -64,7 +64,7 @@ def blocks_of(
         for place, column in enumerate(of_row):
             block = of_rows[rows, place * size : (place + 1) * size]
             if column >= 0:
-                yield rows, slice(column * size, (column + 1) * size), block
+                yield (rows, slice(column * size, (column + 1) * size)), block
             else:
                 assert not block.any()
 
