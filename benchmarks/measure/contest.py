@@ -6,7 +6,7 @@ timed again in turns with the best routine. What a job queue adds is not in thes
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -39,6 +39,8 @@ from sparsesmith_proto.kernel import (
 
 BATCH = 8
 BUILD_AHEAD_S = 30
+AS_GOOD = 1.01
+"""A program this near to the end's time is what a search that ended there would have been content with."""
 COMPILE_S = 120
 """Longest wait for the programs of a batch."""
 
@@ -123,6 +125,31 @@ class Contest:
     """By stage, of the families' search; the policy's samples come after it."""
     search_s: float
     """Wall, from opening the workload to the end of the families' finals."""
+    graded_at_s: dict[str, float]
+    """Seconds of the device, the library's routines included, until each program of the families had been graded."""
+
+    @property
+    def winner_at_s(self) -> float | None:
+        """Until the program that was the fastest in the end had been graded; None where none passed."""
+        passed = self._passed()
+        return min(passed)[-1] if passed else None
+
+    @property
+    def as_good_at_s(self) -> float | None:
+        """Until that one had been, or another whose time is at most AS_GOOD times its; None where none passed."""
+        passed = self._passed()
+        if not passed:
+            return None
+        (_, winner_us), winner_at_s = min(passed)
+        return min(winner_at_s, *(at_s for (_, us), at_s in passed if us <= AS_GOOD * winner_us))
+
+    def _passed(self) -> list[tuple[tuple[bool, float], float]]:
+        """Of each program that passed its standing, and when it had been graded."""
+        return [
+            (each.outcome.standing, self.graded_at_s[each.candidate.program])
+            for each in self.families
+            if isinstance(each.outcome, Passed)
+        ]
 
 
 def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Contest:
@@ -135,32 +162,39 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
     with prepared.ahead:
         baselines = workbench.baselines()
         workbench.draw()
-        families, baselines = _tune(prepared, workbench, baselines)
+        families, baselines, graded_at_s = _tune(prepared, workbench, baselines)
         search_s, spent = time.monotonic() - began, {stage: ms / 1e3 for stage, ms in seconds.ms.items()}
         without_overlap = _without_overlap(families, prepared, workbench, baselines)
         policy: tuple[Evaluation, ...] = ()
         if samples:
             policy = _graded_apart(samples, prepared, workbench, baselines)
-    return Contest(baselines, families, policy, without_overlap, spent, search_s)
+    return Contest(baselines, families, policy, without_overlap, spent, search_s, graded_at_s)
 
 
 def _tune(
     prepared: Prepared, workbench: ClockedWorkbench, baselines: Baselines
-) -> tuple[tuple[Evaluation, ...], Baselines]:
+) -> tuple[tuple[Evaluation, ...], Baselines, dict[str, float]]:
     """The search to its end; the next batch is chosen and compiled while one is graded."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+    graded_at_s: dict[str, float] = {}
     entered: list[Parsed] = []
     batch = prepared.first
     with ThreadPoolExecutor(1) as chooser:
         while batch:
             entered += batch
             upcoming = chooser.submit(_chosen, prepared)
-            _grade(batch, prepared, workbench, race, outcomes)
+            for program in _graded(batch, prepared, workbench, race, outcomes):
+                graded_at_s.setdefault(program, device_s(workbench.seconds))
             chosen = upcoming.result()
             _tell(batch, outcomes, prepared)
             batch = chosen or _chosen(prepared)
     outcomes, baselines = run_finals(race, workbench, entered, outcomes, baselines)
-    return _evaluations(entered, outcomes), baselines
+    return _evaluations(entered, outcomes), baselines, graded_at_s
+
+
+def device_s(seconds: Stages) -> float:
+    """What the device's process has worked so far."""
+    return sum(ms for stage, ms in seconds.ms.items() if stage != "compile_wait") / 1e3
 
 
 def _chosen(prepared: Prepared) -> tuple[Parsed, ...]:
@@ -200,15 +234,16 @@ def _graded_apart(
     """Candidates that do not compete with the search's: a race and finals of their own."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
     parsed = prepared.started(candidates)
-    _grade(parsed, prepared, workbench, race, outcomes)
+    for _ in _graded(parsed, prepared, workbench, race, outcomes):
+        pass
     outcomes, _ = run_finals(race, workbench, parsed, outcomes, baselines)
     return _evaluations(parsed, outcomes)
 
 
-def _grade(
+def _graded(
     batch: Sequence[Parsed], prepared: Prepared, workbench: ClockedWorkbench, race: Race, outcomes: Outcomes
-) -> None:
-    """Grades a batch as its programs come out of the compilers."""
+) -> Iterator[str]:
+    """Grades a batch as its programs come out of the compilers; the text of each when it is done."""
     workbench.build_ahead(programs_of(batch), BUILD_AHEAD_S)
     compiled = iter(prepared.ahead.as_compiled(batch, time.monotonic() + COMPILE_S))
     while True:
@@ -217,6 +252,7 @@ def _grade(
         if parsed is None:
             return
         outcomes[parsed.candidate.program] = evaluate_kernel(parsed, prepared.ahead.result, workbench, race)
+        yield parsed.candidate.program
 
 
 def _evaluations(entered: Sequence[Parsed], outcomes: Outcomes) -> tuple[Evaluation, ...]:

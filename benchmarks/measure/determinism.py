@@ -1,7 +1,7 @@
 """Equal bits, tried for long: deterministic searches over a suite, then each winner run again and again in fresh contexts.
 
     python -m benchmarks.measure.determinism [--pack FILE ...] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
-        [--beside 1] [--seconds S]
+        [--beside 1] [--seconds S] [--without RESULT.json]
 
 Every run is at addresses of its own, every context a process of its own on the device; all of a matrix's runs are on inputs
 that follow from one seed. A result file says of each matrix the kernel, its speed over the best deterministic routine, and
@@ -56,7 +56,7 @@ RUNS_LIMIT_S = 300.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _options(arguments)
+    options = parsed(arguments)
     end = time.monotonic() + options.seconds
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
             process.close()
             found = _rows_beside(settings, compiler, models, options, device, end)
         else:
-            found = _rows(Evaluator(process, compiler, models, options, device), _patterns(options).items(), end)
+            found = _rows(Evaluator(process, compiler, models, options, device), patterns_of(options).items(), end)
         for row in found:
             rows.append(row)
             print(row, flush=True)
@@ -96,7 +96,7 @@ def _rows_beside(
 ) -> Iterator[dict[str, Any]]:
     """By as many threads as are asked for, each with processes of its own; in the order in which they are done."""
     left, done = Queue[tuple[str, Pattern]](), Queue[dict[str, Any] | None]()
-    for each in _patterns(options).items():
+    for each in patterns_of(options).items():
         left.put(each)
 
     def work() -> None:
@@ -249,18 +249,23 @@ def _nothing(name: str, pattern: Pattern) -> dict[str, Any]:
     return {"name": name, "nnz": pattern.nnz, "kernel": None, "runs": 0, "differing": 0}
 
 
-def _patterns(options: argparse.Namespace) -> dict[str, Pattern]:
-    """Of packs, one after the other, else made here; up to the bound."""
-    if options.pack is None:
-        return {name: each for name, each in named_patterns(options.nnz).items() if each.nnz <= options.max_nnz}
-    packed = chain.from_iterable(map(read_pack, options.pack))
-    small = ((name, each) for name, each in packed if each.nnz <= options.max_nnz)
+def patterns_of(options: argparse.Namespace) -> dict[str, Pattern]:
+    """Of packs, one after the other, else made here; up to the bound, and none of an earlier result."""
+    known = _names(options.without) if options.without else set()
+    packs = map(read_pack, options.pack) if options.pack else [named_patterns(options.nnz).items()]
+    packed = chain.from_iterable(packs)
+    small = ((name, each) for name, each in packed if each.nnz <= options.max_nnz and name not in known)
     return dict(islice(small, options.matrices))
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
+def _names(result: Path) -> set[str]:
+    return {row["name"] for row in json.loads(result.read_text(encoding="utf-8"))["rows"]}
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", type=Path, nargs="+", help="patterns; without it six kinds are made")
+    parser.add_argument("--without", type=Path, help="an earlier result, whose matrices are left out")
     parser.add_argument("--matrices", type=int, default=100, help="of the packs, at most")
     parser.add_argument("--nnz", type=float, default=1e5, help="of the patterns that are made")
     parser.add_argument("--max-nnz", type=float, default=1e7)

@@ -276,6 +276,8 @@ def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription
             "prepare_s": prepared.prepare_s,
             "search_s": contest.search_s,
             "device_s": sum(s for stage, s in contest.seconds.items() if stage != "compile_wait"),
+            "winner_at_s": contest.winner_at_s,
+            "as_good_at_s": contest.as_good_at_s,
             "stages_s": contest.seconds,
         },
     }

@@ -39,6 +39,21 @@ def instant_lines(result: Json) -> list[str]:
     return [*lines, "", " ".join(notes)] if notes else lines
 
 
+def http_lines(result: Json) -> list[str]:
+    """By nonzeros: what the client waited, and what of it was the service's and the evaluator's own; medians."""
+    lines = [
+        "| nonzeros | matrices | aim, ms | from POST to kernel | slowest | of it from the parsed matrix | of it choice and evaluator |",
+        "|---" * 7 + "|",
+    ]
+    for entry in result["classes"]:
+        lines.append(
+            f"| {entry['nnz']:.0e} | {entry['matrices']} | {entry['target_ms']} | {entry['http_ms']:.0f} | "
+            f"{entry['slowest_http_ms']:.0f} | {entry['tuning_ms']:.0f} | {entry['evaluator_ms']:.0f} |"
+        )
+    without = [row["name"] for row in result["rows"] if "failed" in row]
+    return [*lines, "", f"No kernel was handed out for {', '.join(without)}."] if without else lines
+
+
 def builder_lines(result: Json) -> list[str]:
     """By format and nonzeros, of the patterns that both built; what the device left to the host is counted."""
     groups: dict[tuple[str, float], list[Json]] = defaultdict(list)

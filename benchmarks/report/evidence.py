@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from benchmarks.report.at_once import builder_lines, determinism_lines, instant_lines
+from benchmarks.report.at_once import builder_lines, determinism_lines, http_lines, instant_lines
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.results import Json
 from benchmarks.report.solvers import conjugate_lines, programme_lines
@@ -55,6 +55,11 @@ EVIDENCE = {
         "A kernel at once",
         '`search="instant"`, from the pattern in memory to a program that may be launched, milliseconds, medians of the matrices; the '
         "processes have worked before, no queue lies between.",
+    ),
+    "instant_http": (
+        "A kernel at once, over HTTP",
+        'What a client waits for `search="instant"` with `Prefer: wait`, on the whole stack: the file is sent and parsed, then HTTP, '
+        "Redis and the generator lie between. The aim is of the last column alone.",
     ),
     "device_builders": (
         "Formats built on the device",
@@ -263,6 +268,7 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "harvest": _harvest,
     "strategy_worth": _worth,
     "fixed_values": _fixed_values,
+    "instant_http": http_lines,
     "instant": instant_lines,
     "device_builders": builder_lines,
     "determinism": determinism_lines,

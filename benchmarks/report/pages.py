@@ -19,6 +19,7 @@ from benchmarks.report.break_even import break_even_section
 from benchmarks.report.judging import judging_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import dlmc_section, layers_section
+from benchmarks.report.missed import missed_section
 from benchmarks.report.online import online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
 from benchmarks.report.results import (
@@ -99,6 +100,7 @@ def report(results: list[Json]) -> str:
         *targets.other_table(suites, results, held_out),
         "",
     ]
+    parts += missed_section(results)
     parts += held_out_section(held_out) if held_out else []
     parts += break_even_section(results)
     parts += evidence.sections(results)

@@ -94,6 +94,9 @@ class Search:
     device_s: float
     """Of it, seconds in which the device's process was at work, the library's routines included."""
     baselines_s: float
+    as_good_at_s: float | None = field(default=None, repr=False)
+    """Of device_s, until a program within 1 % of the end's time had been graded; None: an early result file, or none
+    passed."""
 
     @property
     def tuning_s(self) -> float:
@@ -384,5 +387,10 @@ def _kernel(value: Json) -> Kernel:
 def _search(value: Json) -> Search:
     stages = value["stages_s"]
     return Search(
-        value["candidates"], value["prepare_s"], value["search_s"], value["device_s"], stages.get("baselines", 0.0)
+        candidates=value["candidates"],
+        prepare_s=value["prepare_s"],
+        search_s=value["search_s"],
+        device_s=value["device_s"],
+        baselines_s=stages.get("baselines", 0.0),
+        as_good_at_s=value.get("as_good_at_s"),
     )

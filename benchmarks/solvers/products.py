@@ -165,10 +165,11 @@ class Routines:
         that the library does not have, CuSparseRefused."""
         from services.evaluator.cuda.library.baselines import DeviceMatrix, PreparedRoutine
         from services.evaluator.cuda.library.matrices import HostMatrices
-        from sparsesmith.cuda.routines import BLOCK_SIZES, routines_for
+        from sparsesmith.cuda.routines import BLOCK_SIZES, ELL_BLOCK_SIZES, routines_for
 
         library, kernels = self._device.library, self._device.kernels
-        routine = {each.name: each for each in routines_for(operation, BLOCK_SIZES, has=library.has)}[name]
+        listed = routines_for(operation, BLOCK_SIZES, ELL_BLOCK_SIZES, is_symmetric=True, has=library.has)
+        routine = {each.name: each for each in listed}[name]
         pattern = pattern_from_scipy(matrix)
         num_results, num_given = matrix.shape if operation == "spmv" else matrix.shape[::-1]
         workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type)

@@ -8,6 +8,9 @@ Nothing is measured here: the tuner is told the recorded times, as the search wo
 recorded programs only. The best of the records is the optimum of the grid where all of it was measured
 (`--whole-grids`, a result file of its own), else the best of a sample. Cost is counted in programs, and in seconds of
 grading where the records have them.
+
+`--batches 4 8 12 24`: whether it matters how many programs a search asks for before it hears of them, as a table and
+`tuner-batches.json`: regret after equal seconds of grading.
 """
 
 import argparse
@@ -34,6 +37,8 @@ from sparsesmith.tuning.tuner import Tuner, TuningLimits
 SHARES = (0.01, 0.02, 0.05, 0.10, 0.25)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 96)
 BATCH_PROGRAMS = 8
+SECONDS = (0.1, 0.25, 0.5, 1.0)
+"""Of grading, at which searches by batches of different sizes are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +80,11 @@ class Play:
         times = self.measured.times_us
         return 1 + int((times < times[list(self.order[: max(1, count)])].min()).sum())
 
+    def regret_within(self, seconds: float) -> float:
+        """As regret_after, of what was graded within so many seconds; the first program counts in any case."""
+        spent = np.cumsum(self.measured.grading_s[list(self.order)])
+        return self.regret_after(int((spent <= seconds).sum()))
+
     def seconds(self, count: int) -> float:
         """Of grading the first `count`; NaN where the records do not say."""
         return float(self.measured.grading_s[list(self.order[:count])].sum())
@@ -89,12 +99,33 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=20, help="workloads with fewer measured prospects are left out")
     parser.add_argument("--whole-grids", action="store_true", help="the records hold all that the families offer")
     parser.add_argument("--no-feedback", action="store_true", help="the cost model's order alone, for comparison")
+    parser.add_argument("--batches", type=int, nargs="+", help="programs that are asked for at a time, compared")
     parser.add_argument("--out", type=Path, help="results folder; without it only the table is printed")
     options = parser.parse_args()
     cost = load_boosted_cost(options.model) if options.model else None
     words = cost.description.words if cost else all_words()
     split = None if options.split == "all" else options.split
     measured = read_measured(options.records, options.pack, words, split, options.least)
+    if options.batches:
+        by_size = {
+            size: [play(each, known_cost(each, cost), batch=size) for each in measured] for size in options.batches
+        }
+        result = {
+            "kind": "tuner_batches",
+            "device": "h200" if cost is None else cost.device,
+            "commit": source_commit(),
+            "command": command("benchmarks.tuning.oracle"),
+            "cost_model": "analytic" if cost is None else options.model.name,
+            "records": [path.name for path in options.records],
+            "split": options.split,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "workloads": len(measured),
+            "batches": {str(size): batch_summary(plays) for size, plays in by_size.items()},
+        }
+        print("\n".join(batch_table(result["batches"])))
+        if options.out is not None:
+            _write(result, options.out / "h200" / "tuner-batches.json")
+        return
     plays = [play(each, known_cost(each, cost), feedback=not options.no_feedback) for each in measured]
     result = {
         "kind": "tuner_grids" if options.whole_grids else "tuner",
@@ -110,9 +141,12 @@ def main() -> None:
     }
     print("\n".join(table(result["kinds"])))
     if options.out is not None:
-        path = options.out / "h200" / ("tuner-grids.json" if options.whole_grids else "tuner.json")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        _write(result, options.out / "h200" / ("tuner-grids.json" if options.whole_grids else "tuner.json"))
+
+
+def _write(result: Mapping[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:
@@ -124,7 +158,7 @@ def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:
     return KnownCost(cost.log_costs_of(measured.columns), cost.doubt, cost.left_out, cost.seldom_seen)
 
 
-def play(measured: Measured, cost: CostModel, feedback: bool = True) -> Play:
+def play(measured: Measured, cost: CostModel, feedback: bool = True, batch: int = BATCH_PROGRAMS) -> Play:
     """What the tuner asks for when nothing stops it early, and after how many it would have stopped."""
     num_prospects = len(measured.times_us)
     if not feedback:
@@ -132,14 +166,14 @@ def play(measured: Measured, cost: CostModel, feedback: bool = True) -> Play:
         return Play(measured, tuple(map(int, order)), num_prospects)
     most = min(num_prospects, max(COUNTS[-1], math.ceil(SHARES[-1] * num_prospects)))
     tireless = Tuner(measured.grid, cost, TuningLimits(most, patience=most, hope=0.0))
-    return Play(measured, played(tireless, measured), len(played(Tuner(measured.grid, cost), measured)))
+    return Play(measured, played(tireless, measured, batch), len(played(Tuner(measured.grid, cost), measured, batch)))
 
 
-def played(tuner: Tuner, measured: Measured) -> tuple[int, ...]:
+def played(tuner: Tuner, measured: Measured, batch_size: int = BATCH_PROGRAMS) -> tuple[int, ...]:
     """Prospects in the order asked for, each told its recorded time."""
     places = {_key(each.family.name, each.parameters): index for index, each in enumerate(measured.grid.prospects)}
     order: list[int] = []
-    while batch := tuner.next_batch(BATCH_PROGRAMS):
+    while batch := tuner.next_batch(batch_size):
         for instance in batch:
             order.append(places[_key(instance.family, instance.parameters)])
             tuner.tell(instance, float(measured.times_us[order[-1]]))
@@ -173,6 +207,30 @@ def _summary(plays: Sequence[Play]) -> dict[str, Any]:
         "seconds_until_stop_median": _median([each.seconds(each.num_until_stop) for each in plays]),
         "seconds_exhaustive_median": _median([float(each.measured.grading_s.sum()) for each in plays]),
     }
+
+
+def batch_summary(plays: Sequence[Play]) -> dict[str, Any]:
+    """Regret at equal cost, and what the tuner asks for until it stops."""
+    return {
+        "regret_within_s": {f"{s:g}": _regrets([each.regret_within(s) for each in plays]) for s in SECONDS},
+        "regret_after": {str(count): _regrets([each.regret_after(count) for each in plays]) for count in COUNTS},
+        "regret_at_stop": _regrets([each.regret_after(each.num_until_stop) for each in plays]),
+        "asked_until_stop_median": float(np.median([each.num_until_stop for each in plays])),
+        "seconds_until_stop_median": _median([each.seconds(each.num_until_stop) for each in plays]),
+    }
+
+
+def batch_table(batches: Mapping[str, Any]) -> list[str]:
+    """Markdown: mean regret in per cent."""
+    heads = [f"{seconds:g} s" for seconds in SECONDS] + [f"{count} programs" for count in COUNTS]
+    lines = [f"| batch | {' | '.join(heads)} | at stop | asked | s |", "|---" * (len(heads) + 4) + "|"]
+    for size, entry in batches.items():
+        cells = [*entry["regret_within_s"].values(), *entry["regret_after"].values(), entry["regret_at_stop"]]
+        shown = " | ".join(f"{100 * cell['mean']:.2f}" for cell in cells)
+        lines.append(
+            f"| {size} | {shown} | {entry['asked_until_stop_median']:.0f} | {entry['seconds_until_stop_median']} |"
+        )
+    return lines
 
 
 def _regrets(values: Sequence[float]) -> dict[str, float]:

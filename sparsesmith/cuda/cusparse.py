@@ -1,5 +1,5 @@
-"""cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL and BSR, with their preprocessing; from
-12.9 on also SpMVOp, a plan for one matrix, and SpMVGeneric.
+"""cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL, BSR and Blocked-ELL, with their
+preprocessing; from 12.9 on also SpMVOp, a plan for one matrix, and SpMVGeneric, which takes half of a symmetric matrix.
 
 Only what the baselines and an operator need. Enumerators are those of cusparse.h 12.x. Every call goes to the stream
 given at the start, or last; scalars are read from host memory at the call, so the calls can be captured into a graph.
@@ -33,6 +33,8 @@ _SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
 MIN_BUFFER_BYTES = 256
 NEW_CALLS_SINCE = (12, 9)
 """Before that release SpMVOp had no algorithms, under the same symbols."""
+_ATTRIBUTE_STORAGE, _ATTRIBUTE_SYMMETRY = 2, 3  # cusparseSpMatAttribute_t, since 12.9
+_STORE_LOWER, _SYMMETRIC = 1, 1  # cusparseSpMatStorage_t, cusparseSymmetryType_t
 _PARAM_OPERATION, _PARAM_ALGORITHM, _PARAM_BUFFER = 0, 1, 2  # cusparseApiParam_t
 
 _log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ _SIGNATURES: dict[str, list[type]] = {
     "cusparseCreateCoo": [*_MATRIX, *[_Int64] * 3, *[_Pointer] * 3, *[_Int] * 3],
     "cusparseCreateSlicedEll": [*_MATRIX, *[_Int64] * 5, *[_Pointer] * 3, *[_Int] * 4],
     "cusparseCreateBsr": [*_MATRIX, *[_Int64] * 5, *[_Pointer] * 3, *[_Int] * 5],
+    "cusparseCreateBlockedEll": [*_MATRIX, *[_Int64] * 4, *[_Pointer] * 2, *[_Int] * 3],
+    "cusparseSpMatSetAttribute": [_Pointer, _Int, _Pointer, ctypes.c_size_t],
     "cusparseCreateDnVec": [*_MATRIX, _Int64, _Pointer, _Int],
     "cusparseCreateDnMat": [*_MATRIX, *[_Int64] * 3, _Pointer, _Int, _Int],
     "cusparseSpMV_bufferSize": [*_PRODUCT, ctypes.POINTER(ctypes.c_size_t)],
@@ -213,6 +217,19 @@ def csr(
     )  # fmt: skip
 
 
+def lower_csr(
+    library: CuSparse, shape: MatrixShape, row_offsets: int, col_indices: int, values: int, element_type: ElementType
+) -> Descriptor:
+    """Of a symmetric matrix the part that is not above its diagonal, `shape.nnz` of its nonzeros.
+
+    Raises CuSparseRefused also where the library knows no such storage.
+    """
+    matrix = csr(library, shape, row_offsets, col_indices, values, element_type)
+    for attribute, value in ((_ATTRIBUTE_SYMMETRY, _Int(_SYMMETRIC)), (_ATTRIBUTE_STORAGE, _Int(_STORE_LOWER))):
+        library.call("cusparseSpMatSetAttribute", matrix.pointer, attribute, ctypes.byref(value), ctypes.sizeof(value))
+    return matrix
+
+
 def coo(
     library: CuSparse, shape: MatrixShape, row_indices: int, col_indices: int, values: int, element_type: ElementType
 ) -> Descriptor:
@@ -258,6 +275,24 @@ def bsr(  # noqa: PLR0913
         library, "cusparseCreateBsr", "cusparseDestroySpMat",
         num_block_rows, num_block_cols, num_blocks, block_size, block_size, row_offsets, col_indices, values,
         _INDEX_32I, _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type], _ORDER_ROW,
+    )  # fmt: skip
+
+
+def blocked_ell(
+    library: CuSparse,
+    shape: MatrixShape,
+    block_size: int,
+    row_slots: int,
+    col_indices: int,
+    values: int,
+    element_type: ElementType,
+) -> Descriptor:
+    """Square blocks, as many in each block row, `row_slots` slots a row; row-major across the blocks of a block row.
+    The block column of a padding block is -1. `shape`: whole blocks."""
+    return Descriptor(
+        library, "cusparseCreateBlockedEll", "cusparseDestroySpMat",
+        shape.num_rows, shape.num_cols, block_size, row_slots, col_indices, values,
+        _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type],
     )  # fmt: skip
 
 

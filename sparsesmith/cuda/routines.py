@@ -15,6 +15,8 @@ DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {
 }
 """What a user gets who asks for equal bits and chooses nothing else: CSR, as above."""
 BLOCK_SIZES = (2, 3, 4, 8)
+ELL_BLOCK_SIZES = (8, 16, 32, 64)
+"""Of blocked ELL; the library's documentation recommends large powers of two."""
 
 SPMV_ALGORITHMS = {
     "default": 0,
@@ -36,6 +38,7 @@ SPMM_ALGORITHMS = {
     "coo_alg4": 5,
     "csr_alg2": 6,
     "csr_alg3": 12,
+    "blocked_ell_alg1": 13,
     "bsr_alg1": 14,
 }
 """cusparseSpMMAlg_t of cusparse.h 12.x."""
@@ -44,7 +47,8 @@ SPMM_ALGORITHMS = {
 SPMVOP_ALGORITHMS = {"alg1": 1, "alg2": 2}
 """cusparseSpMVOpAlg_t of cusparse.h 12.9."""
 
-Kind = Literal["csr", "coo", "sell", "bsr"]
+Kind = Literal["csr", "lower", "coo", "sell", "bsr", "blocked_ell"]
+"""`lower`: CSR of the lower triangle of a symmetric matrix, of which the library takes the upper to be the mirror."""
 
 Function = Literal["product", "plan", "descriptor"]
 """How the library is called: `cusparseSpMV` and `cusparseSpMM`; `cusparseSpMVOp`, a plan for one matrix;
@@ -60,7 +64,7 @@ class Storage:
 
     kind: Kind
     block_size: int = 1
-    """Of bsr."""
+    """Of bsr and blocked ELL."""
     is_transposed: bool = False
     """Whether it is a copy of A^T that is stored."""
 
@@ -83,7 +87,7 @@ _SPMV_ROUTINES: tuple[tuple[Kind, str], ...] = (
 _SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"), ("csr", "csr_alg3"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"), ("coo", "coo_alg3"), ("coo", "coo_alg4"),
-    ("bsr", "default"), ("bsr", "bsr_alg1"),
+    ("bsr", "default"), ("bsr", "bsr_alg1"), ("blocked_ell", "blocked_ell_alg1"),
 )  # fmt: skip
 
 
@@ -93,6 +97,10 @@ _BEYOND_PRODUCTS = (
     Routine("cusparse_generic_csr", Storage("csr"), SPMV_ALGORITHMS["default"], "descriptor"),
 )
 """Of spmv. The library's documentation does not say whether they give equal bits in every run."""
+
+_HALF_STORED = Routine("cusparse_generic_lower", Storage("lower"), SPMV_ALGORITHMS["default"], "descriptor")
+"""Of spmv with a matrix whose values are known to be symmetric, since 12.9. The library says itself that the result is
+not deterministic."""
 
 _DETERMINISTIC: Mapping[Operation, tuple[str, ...]] = {
     "spmv": ("coo_alg2", "csr_alg2", "sell_alg1"),
@@ -142,27 +150,31 @@ def _has_nothing_new(_: str) -> bool:
 def routines_for(
     operation: Operation,
     block_sizes: tuple[int, ...],
+    ell_block_sizes: tuple[int, ...] = (),
     *,
+    is_symmetric: bool = False,
     deterministic: bool = False,
     has: Callable[[str], bool] = _has_nothing_new,
 ) -> tuple[Routine, ...]:
-    """The routines of an operation, or those of them that give equal bits in every run; those on BSR once for each
-    block size. `has`: whether the library has one of the NEEDED symbols."""
+    """The routines of an operation, or those of them that give equal bits in every run; those on BSR and on
+    blocked ELL once for each block size. `is_symmetric`: whether the values of A are known, and the same across its
+    diagonal. `has`: whether the library has one of the NEEDED symbols."""
     if operation in TRANSPOSED:
         plain = routines_for(TRANSPOSED[operation], block_sizes, deterministic=deterministic, has=has)
         return (*_of_transposed(deterministic, has), *map(_on_a_copy, plain))
     pairs, algorithms = _ROUTINES.get(operation, ((), {}))
     if deterministic:
         pairs = tuple(pair for pair in pairs if pair[1] in _DETERMINISTIC[operation])
+    sizes = {"bsr": block_sizes, "blocked_ell": ell_block_sizes}
     routines: list[Routine] = []
     for kind, algorithm in pairs:
         suffix = algorithm.removeprefix(f"{kind}_")
-        storages = [Storage(kind, size) for size in block_sizes] if kind == "bsr" else [Storage(kind)]
-        for storage in storages:
-            size = storage.block_size if kind == "bsr" else ""
+        for storage in [Storage(kind, size) for size in sizes[kind]] if kind in sizes else [Storage(kind)]:
+            size = storage.block_size if kind in sizes else ""
             routines.append(Routine(f"cusparse_{kind}{size}_{suffix}", storage, algorithms[algorithm]))
     if operation == "spmv" and not deterministic:
-        routines += [routine for routine in _BEYOND_PRODUCTS if has(NEEDED[routine.function])]
+        newer = (*_BEYOND_PRODUCTS, _HALF_STORED) if is_symmetric else _BEYOND_PRODUCTS
+        routines += [routine for routine in newer if has(NEEDED[routine.function])]
     return tuple(routines)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.report.at_once import builder_lines, determinism_lines, instant_lines
+from benchmarks.report.at_once import builder_lines, determinism_lines, http_lines, instant_lines
 from benchmarks.report.break_even import STOOD_IN
 
 
@@ -43,6 +43,17 @@ def test_what_it_is_worth_is_told_where_a_search_followed() -> None:
         == "Speed over the searched kernel: 0.90 in the median, 0.50 at least."
     )
     assert instant_lines(make_instant(rows=rows, stands_in=True))[-1].endswith(STOOD_IN)
+
+
+def test_what_a_client_waits_is_shown_beside_what_of_it_is_the_evaluators() -> None:
+    waited = {"http_ms": 180.4, "slowest_http_ms": 301.0, "tuning_ms": 92.6, "evaluator_ms": 55.2}
+    result: dict[str, Any] = {
+        "classes": [{"nnz": 1e6, "target_ms": 60, "matrices": 5, **waited}],
+        "rows": [{"name": "band"}],
+    }
+    assert http_lines(result)[-1] == "| 1e+06 | 5 | 60 | 180 | 301 | 93 | 55 |"
+    result["rows"].append({"name": "fem", "failed": "no kernel was handed out before the search"})
+    assert http_lines(result)[-1] == "No kernel was handed out for fem."
 
 
 def test_formats_that_the_device_left_to_the_host_are_counted_and_refused_ones_are_not() -> None:

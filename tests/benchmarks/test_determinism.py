@@ -23,3 +23,11 @@ def test_chosen_kernels_are_run_in_fresh_processes_and_nothing_is_timed(
     (words,) = determinism_lines(found)
     assert words.startswith("8 runs of 2 matrices' kernels that the cost model chose, in 2 processes each: 0 gave ")
     assert "Speed" not in words
+
+
+def test_matrices_of_an_earlier_result_are_left_out(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps({"rows": [{"name": "stencil"}]}))
+    small = ["--nnz", "300", "--max-nnz", "220"]
+    assert set(determinism.patterns_of(determinism.parsed(small))) == {"stencil", "power_law"}
+    assert set(determinism.patterns_of(determinism.parsed([*small, "--without", str(earlier)]))) == {"power_law"}

@@ -73,6 +73,17 @@ def test_candidates_a_second_count_the_wall_time_of_the_whole_searches() -> None
     assert f"| {what} | spmv float32 | >= 40 | **40.0** (all matrices: 25.7) |" in other_table([suite])
 
 
+def test_seconds_to_within_one_percent_of_the_end_are_a_median_beside_their_target() -> None:
+    def row(name: str, as_good_at_s: float | None) -> dict[str, Any]:
+        return make_row(name, search={**make_row()["search"], "as_good_at_s": as_good_at_s})
+
+    what = "GPU seconds of a search to within 1 % of its end, median"
+    suite = suite_of(row("a", 0.35), row("b", 0.45), row("c", 0.9), row("nothing passed", None))
+    expected = "**0.45 s** on 3 matrices (0.15 s without the library's routines)"
+    assert f"| {what} | spmv float32 | <= 0.5 s | {expected} |" in other_table([suite])
+    assert not any(what in line for line in other_table([suite_of(make_row())]))  # An early result file.
+
+
 def test_the_share_of_lost_matrices_is_counted_before_fallback() -> None:
     suite = suite_of(make_row("won"), make_row("lost", make_kernel(11)), make_row("even", make_kernel(10.1)))
     assert lost_share(suite.rows) == pytest.approx(1 / 3)

@@ -64,6 +64,8 @@ def test_a_row_says_what_was_found_and_what_it_cost(measured: Path) -> None:
     assert best["family"] and best["parameters"] and best["format_bytes"] > 4 * row["nnz"] and best["launches"] >= 1
     assert search["candidates"] == 5
     assert 0 < search["device_s"] <= search["search_s"] <= row["wall_s"] + search["prepare_s"]
+    assert 0 < search["as_good_at_s"] <= search["winner_at_s"] <= search["device_s"]
+    assert search["as_good_at_s"] >= search["stages_s"]["baselines"]
     assert best["tuning_s"] == pytest.approx(search["prepare_s"] + search["search_s"])
 
 

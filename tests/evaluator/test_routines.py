@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, uniform_rows
-from services.evaluator.cuda.library.blocks import MIN_BLOCK_FILL, block_fill, useful_block_sizes
+from services.evaluator.cuda.library.blocks import (
+    MIN_BLOCK_FILL,
+    block_fill,
+    useful_block_sizes,
+    useful_ell_block_sizes,
+)
 from sparsesmith.cuda.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,
+    ELL_BLOCK_SIZES,
+    Storage,
     default_routine,
     routines_for,
 )
@@ -56,6 +63,34 @@ def test_spmm_is_compared_with_every_csr_and_coo_routine() -> None:
     assert names[0] == DEFAULT_ROUTINE
     assert names[1:4] == ["cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_csr_alg3"]
     assert names[4:] == [f"cusparse_coo_{algorithm}" for algorithm in ("default", "alg1", "alg2", "alg3", "alg4")]
+
+
+def test_blocked_ell_is_of_spmm_and_tried_once_for_each_block_size() -> None:
+    added = [routine for routine in routines_for("spmm", (), (16, 64)) if routine not in routines_for("spmm", ())]
+    assert [(routine.name, routine.storage, routine.algorithm) for routine in added] == [
+        ("cusparse_blocked_ell16_alg1", Storage("blocked_ell", 16), 13),
+        ("cusparse_blocked_ell64_alg1", Storage("blocked_ell", 64), 13),
+    ]
+    assert routines_for("spmv", (), (16, 64)) == routines_for("spmv", ())
+    assert routines_for("spmm", (), (16,), deterministic=True) == routines_for("spmm", (), deterministic=True)
+
+
+def test_blocked_ell_is_tried_where_its_blocks_are_full_enough_and_fit_the_matrix() -> None:
+    nearly_dense = pattern_from_scipy(scipy.sparse.random(256, 192, 0.3, "csr", random_state=np.random.default_rng(1)))
+    assert useful_ell_block_sizes(nearly_dense) == ELL_BLOCK_SIZES
+    small = pattern_from_scipy(scipy.sparse.csr_matrix(np.ones((30, 40))))
+    assert useful_ell_block_sizes(small) == (8, 16)
+    assert {8} <= set(useful_ell_block_sizes(blocked(8))) <= {8, 16}
+    assert useful_ell_block_sizes(stencil_2d(60, 5)) == ()
+
+
+def test_half_of_a_symmetric_matrix_is_stored_where_its_values_are_known_and_the_library_is_new() -> None:
+    newer = routines_for("spmv", (), has=lambda _: True)
+    symmetric = routines_for("spmv", (), is_symmetric=True, has=lambda _: True)
+    assert [routine.name for routine in symmetric[len(newer) :]] == ["cusparse_generic_lower"]
+    assert routines_for("spmv", (), is_symmetric=True) == routines_for("spmv", ())
+    equal_bits = routines_for("spmv", (), is_symmetric=True, deterministic=True, has=lambda _: True)
+    assert equal_bits == routines_for("spmv", (), deterministic=True)
 
 
 def test_bsr_is_tried_once_for_each_block_size() -> None:

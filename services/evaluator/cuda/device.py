@@ -219,7 +219,7 @@ class CudaWorkload:
         device, problem = self._device, self._problem
         if not has_library(problem):
             return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
-        return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
+        return LibraryRoutines(device.library, problem, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See DeviceWorkload.baselines. Checked on draws of its own, two and those that are called adverse."""

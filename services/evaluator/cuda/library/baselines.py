@@ -20,8 +20,14 @@ from cupy.cuda import memory
 
 from services.evaluator.checking.correctness import judge
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
-from services.evaluator.cuda.library.blocks import useful_block_sizes
-from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
+from services.evaluator.cuda.library.blocks import useful_block_sizes, useful_ell_block_sizes
+from services.evaluator.cuda.library.matrices import (
+    SELL_SLICE,
+    HostMatrices,
+    HostMatrix,
+    Unsuited,
+    is_symmetric,
+)
 from services.evaluator.cuda.memory import array_anywhere
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
@@ -40,6 +46,7 @@ from sparsesmith.cuda.cusparse import (
 )
 from sparsesmith.cuda.routines import (
     BLOCK_SIZES,
+    ELL_BLOCK_SIZES,
     TRANSPOSED,
     Kind,
     Routine,
@@ -50,7 +57,7 @@ from sparsesmith.cuda.routines import (
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern
-from sparsesmith.operations import operation_named
+from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operations.scaled import ALPHA, BETA
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, MeasuredTiming, Mismatch, Workload
@@ -59,7 +66,7 @@ from sparsesmith_proto.message import ElementType
 CONTENDER_RATIO = 1.05
 """Within this factor of the best so far a routine is timed at length; the others keep their brief time."""
 
-_TURNS: tuple[Kind, ...] = ("bsr", "sell", "csr", "coo")
+_TURNS: tuple[Kind, ...] = ("bsr", "blocked_ell", "sell", "lower", "csr", "coo")
 """What is fast where it applies goes first, so that fewer of the others are timed at length."""
 
 _log = logging.getLogger(__name__)
@@ -94,6 +101,12 @@ class DeviceMatrix:
                 size = storage.block_size
                 rows, cols, blocks = host.num_rows // size, host.num_cols // size, host.num_slots // size**2
                 return cusparse.bsr(library, rows, cols, blocks, size, *arrays, self._type)
+            case "blocked_ell":
+                row_slots = host.num_slots // host.num_rows
+                return cusparse.blocked_ell(library, shape, storage.block_size, row_slots, *arrays[1:], self._type)
+            case "lower":
+                lower = cusparse.MatrixShape(host.num_rows, host.num_cols, host.num_slots)
+                return cusparse.lower_csr(library, lower, *arrays, self._type)
             case _:
                 assert_never(storage.kind)
 
@@ -246,12 +259,11 @@ class PreparedRoutine:
 class LibraryRoutines:
     """The library's routines on one workload."""
 
-    def __init__(
-        self, library: CuSparse, pattern: Pattern, workload: Workload, kernels: DeviceKernels, instruments: Instruments
-    ) -> None:
+    def __init__(self, library: CuSparse, problem: Problem, kernels: DeviceKernels, instruments: Instruments) -> None:
         self._library = library
-        self._pattern = pattern
-        self._workload = workload
+        self._problem = problem
+        self._pattern = pattern = problem.pattern
+        self._workload = workload = problem.workload
         self._kernels = kernels
         self._instruments = instruments
         self._matrices = HostMatrices(pattern)
@@ -266,7 +278,9 @@ class LibraryRoutines:
         """
         routines = routines_for(
             self._workload.operation,
-            self._block_sizes(),
+            useful_block_sizes(self._pattern),  # The same of A^T.
+            useful_ell_block_sizes(self._pattern) if self._workload.operation == "spmm" else (),
+            is_symmetric=self._is_symmetric(),
             deterministic=self._workload.deterministic,
             has=self._library.has,
         )
@@ -296,9 +310,10 @@ class LibraryRoutines:
             raise Unavailable(f"{self._default} does not work on this device: there is no baseline")
         return working[0]
 
-    def _block_sizes(self) -> tuple[int, ...]:
-        """Of blocks that are full enough; the same of A^T."""
-        return useful_block_sizes(self._pattern)
+    def _is_symmetric(self) -> bool:
+        """Known of fixed values alone: a pattern does not say it, and other values are drawn."""
+        values = self._problem.values
+        return self._workload.operation == "spmv" and is_symmetric(self._pattern, values.array if values else None)
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
         """A routine by name, ready to be timed until another one is asked for.
@@ -307,7 +322,9 @@ class LibraryRoutines:
         """
         if self._in_finals is None or self._in_finals.routine.name != name:
             self._in_finals = None
-            listed = routines_for(self._workload.operation, BLOCK_SIZES, has=self._library.has)
+            listed = routines_for(
+                self._workload.operation, BLOCK_SIZES, ELL_BLOCK_SIZES, is_symmetric=True, has=self._library.has
+            )
             routine = {routine.name: routine for routine in listed}[name]
             self._in_finals = self._prepared(routine, self._on_device(routine.storage))
         return self._sequence(self._in_finals, draw, budget)

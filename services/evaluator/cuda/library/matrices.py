@@ -5,9 +5,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
+import numpy.typing as npt
 
 from services.evaluator.cores import num_cores
 from sparsesmith.cuda.routines import Storage
@@ -19,6 +20,9 @@ from sparsesmith.matrix.pattern import MAX_NNZ, Int32Array, Pattern
 SELL_SLICE = 32
 MAX_SELL_PADDING = 4.0
 """Sliced-ELL is tried up to this many slots a nonzero."""
+
+MAX_ELL_PADDING = 4.0
+"""The same of blocked ELL."""
 
 MAX_HELD_BYTES = 4 * 2**30
 """Host memory for converted matrices of one workload; the least recently used go first."""
@@ -39,9 +43,10 @@ class HostMatrix:
 
     storage: Storage
     offsets: Int32Array
-    """Row offsets; the row of each nonzero in coo; slice offsets in sell; block row offsets in bsr."""
+    """Row offsets; the row of each nonzero in coo; slice offsets in sell; block row offsets in bsr and, though the
+    library does not need them, in blocked ELL."""
     columns: Int32Array
-    """Columns, block columns in bsr."""
+    """Columns, block columns in bsr and blocked ELL."""
     value_sources: Int32Array | None
     """As in Layout."""
     num_slots: int
@@ -138,6 +143,12 @@ def _converted(pattern: Pattern, storage: Storage) -> HostMatrix:
             size = storage.block_size
             offsets, columns, sources = _blocks(pattern, size)
             num_rows, num_cols = -(-num_rows // size) * size, -(-num_cols // size) * size
+        case "blocked_ell":
+            size = storage.block_size
+            offsets, columns, sources = _blocked_ell(pattern, size)
+            num_rows, num_cols = -(-num_rows // size) * size, -(-num_cols // size) * size
+        case "lower":
+            offsets, columns, sources = _lower(pattern)
         case _:
             assert_never(storage.kind)
     conversion_ms = 0.0 if storage.kind == "csr" else (time.thread_time() - started) * 1e3
@@ -167,3 +178,41 @@ def _blocks(pattern: Pattern, size: int) -> tuple[Int32Array, Int32Array, Int32A
     assert layout.value_sources is not None
     offsets, columns = (layout.indices[name] for name in ("block_row_offsets", "block_col_indices"))
     return offsets.astype(np.int32, copy=False), columns.astype(np.int32, copy=False), layout.value_sources
+
+
+def _blocked_ell(pattern: Pattern, size: int) -> tuple[Int32Array, Int32Array, Int32Array]:
+    """Every block row padded to the longest; slots row-major across all blocks of a block row."""
+    offsets, block_columns, sources = _blocks(pattern, size)
+    lengths = np.diff(offsets)
+    num_block_rows, width = lengths.size, int(lengths.max())
+    num_slots = num_block_rows * width * size * size
+    if num_slots > min(MAX_ELL_PADDING * pattern.nnz, MAX_NNZ):
+        raise Unsuited(f"blocked ELL would store {num_slots} slots for {pattern.nnz} nonzeros")
+    rows = np.repeat(np.arange(num_block_rows), lengths)
+    places = np.arange(block_columns.size) - np.repeat(offsets[:-1], lengths)
+    columns = np.full((num_block_rows, width), _NO_COLUMN, np.int32)
+    columns[rows, places] = block_columns
+    slots = np.full((num_block_rows, size, width, size), -1, np.int32)
+    slots[rows, :, places, :] = sources.reshape(-1, size, size)
+    return offsets, columns.reshape(-1), slots.reshape(-1)
+
+
+def _lower(pattern: Pattern) -> tuple[Int32Array, Int32Array, Int32Array]:
+    """CSR of what is not above the diagonal."""
+    rows = pattern.row_indices()
+    sources = np.flatnonzero(pattern.col_indices <= rows).astype(np.int32)
+    offsets = np.zeros(pattern.num_rows + 1, np.int32)
+    np.cumsum(np.bincount(rows[sources], minlength=pattern.num_rows), out=offsets[1:])
+    return offsets, pattern.col_indices[sources], sources
+
+
+def is_symmetric(pattern: Pattern, values: npt.NDArray[Any] | None) -> bool:
+    """Whether A is its own transpose, values and all; `values`: None where they are not known."""
+    if values is None or pattern.num_rows != pattern.num_cols:
+        return False
+    transpose, order = pattern.transposed
+    return (
+        np.array_equal(transpose.row_offsets, pattern.row_offsets)
+        and np.array_equal(transpose.col_indices, pattern.col_indices)
+        and np.array_equal(values[order], values)
+    )
