@@ -1,6 +1,6 @@
 """Which tasks and sizes are compared with which."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
@@ -19,3 +19,10 @@ def is_compared(row: Mapping[str, Any]) -> bool:
 def best_us(row: Mapping[str, Any]) -> float:
     """What a user gets of a row: the naive program where nothing is faster."""
     return float(min(row["best"]["us"], row["naive_us"]))
+
+
+def require_one_device(rows: Sequence[Mapping[str, Any]], device: str) -> None:
+    """Raises ValueError where a row was measured on another device: a mean over both would be about neither."""
+    others = {row["device"] for row in rows if row.get("device", device) != device}
+    if others:
+        raise ValueError(f"rows of {', '.join(sorted(others))} among those of {device}")

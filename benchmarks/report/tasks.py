@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
+from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared, require_one_device
 from benchmarks.report.results import Json, geometric_mean
 
 FSR: Mapping[str, tuple[float, float]] = {
@@ -48,12 +48,14 @@ LOOP_INTRO = (
 
 
 def tasks_section(results: Iterable[Json]) -> list[str]:
-    """Of runs on GPUs where there are any, else of the interpreter's estimates; empty without either."""
+    """Of runs on GPUs where there are any, one after another, else of the interpreter's estimates; empty without
+    either. Raises ValueError for a run with rows of two devices."""
     runs = [each for each in results if each.get("kind") == "tasks"]
     measured = [each for each in runs if each["times"] == "measured"]
     parts = ["## Tasks", "", INTRO, ""] if runs else []
     for run in measured or runs:
-        parts += [*_head(run), "", *tasks_table(run["rows"]), ""]
+        require_one_device(run["rows"], run["device"]["name"])
+        parts += [f"### {run['device']['name']}", "", *_head(run), "", *tasks_table(run["rows"]), ""]
     return parts
 
 

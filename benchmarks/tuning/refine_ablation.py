@@ -363,7 +363,9 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--history-characters", type=int, default=24_000)
     parser.add_argument("--candidates", type=int, default=40, help="of a search, first programs included")
     parser.add_argument("--seconds", type=float, default=120.0, help="of a search")
-    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no search is begun later than this after the model serves")
+    parser.add_argument(
+        "--all-seconds", type=float, default=24 * 3600, help="no search is begun later than this after the model serves"
+    )
     parser.add_argument("--device", default="auto", choices=("auto", "cuda", "interpreter"))
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
