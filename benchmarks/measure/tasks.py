@@ -26,7 +26,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared, require_one_device
+from benchmarks.measure.task_groups import (
+    REDUCTIONS,
+    best_us,
+    is_compared,
+    require_one_device,
+    slower_than_a_library,
+)
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
 from benchmarks.report.results import geometric_mean
 from services.evaluator.checking.draws import draw_inputs, kinds_of
@@ -58,8 +64,6 @@ from sparsesmith_proto.kernel import (
 )
 
 BATCH = 8
-SLOWER = 0.9
-"""Of a library's speed: sizes below it are listed."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +134,14 @@ def main() -> None:
                 continue
             rows.append(tuned(grader, task, axes, options, device) | {"commit": commit})
             print(json.dumps(rows[-1]), flush=True)
-            result = told(rows, device, options) | {"commit": _commits(rows)}
-            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            _write(path, rows, device, options)
+        _write(path, rows, device, options)  # What was kept, where nothing was measured.
     print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
+
+
+def _write(path: Path, rows: list[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> None:
+    result = told(rows, device, options) | {"commit": _commits(rows)}
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def tuned(
@@ -371,7 +380,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "sizes_that_were_changed": len(_changed(asked)),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
-        "slower_than_a_library": _slower(compared),
+        "slower_than_a_library": slower_than_a_library(rows),
         "rows": list(rows),
     }
 
@@ -382,13 +391,6 @@ def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     timed = ((row[other], best_us(row)) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
-
-
-def _slower(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Sizes at which a library is clearly faster, by how much of its speed is reached."""
-    timed = ((row, best_us(row)) for row in rows if "library_us" in row)
-    ratios = [(row["library_us"] / ours, f"{row['task']} {row['axes']}") for row, ours in timed if ours > 0]
-    return [f"{size}: {ratio:.2f}" for ratio, size in sorted(ratios) if ratio < SLOWER]
 
 
 def _over_on_adverse(rows: Sequence[dict[str, Any]]) -> float | None:

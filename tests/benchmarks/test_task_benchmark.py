@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
 from benchmarks.measure.tasks import again_of, bytes_of, over_starting, rows_kept, told, tuned
-from benchmarks.report.tasks import loop_section, tasks_section
+from benchmarks.report.tasks import CAUSES, loop_section, tasks_section
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import wrong_entries
@@ -129,6 +129,19 @@ def test_sizes_that_an_earlier_run_has_solved_are_kept_with_its_commit(tmp_path:
     assert rows_kept(path, [make_row("dot", 8.0, 2.0, commit="now")], DEVICE) == [kept]
     with pytest.raises(SystemExit, match="is of a GPU, this is another"):
         rows_kept(path, [], DEVICE.model_copy(update={"name": "another"}))
+
+
+def test_the_report_says_why_a_library_is_faster_and_what_takes_long() -> None:
+    rows = [
+        make_row("matmul", 8.0, 4.0, library_us=3.0),
+        make_row("softmax", 8.0, 4.0, library_us=3.0),
+        {**make_row("conv2d", 8.0, 4.0, stages_s={"draw": 50.0, "candidates": 9.0}), "seconds": 67.0},
+    ]
+    text = "\n".join(tasks_section([told(rows, DEVICE, OPTIONS)]))
+    assert "Below 0.9 of the best library's speed: matmul {'n': 8}: 0.75, softmax {'n': 8}: 0.75." in text
+    assert all(f"\n{task}: {CAUSES[task]}." in text for task in ("matmul", "softmax"))
+    assert CAUSES["top_k"] not in text
+    assert "Longer than 60 s: conv2d {'n': 8}: 67 s (draw 50 s)." in text
 
 
 def test_what_is_measured_again_is_not_kept(tmp_path: Path) -> None:
