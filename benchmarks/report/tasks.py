@@ -43,7 +43,7 @@ CAUSES: Mapping[str, str] = {
     "matmul": "ours and cuBLAS's are both float32 without tensor cores, which would round to TensorFloat-32; ours has tiles of 64 or 128 by 64 or 128 that "
     "cp.async brings, 2 or 3 deep, and leaves the inner loop to the compiler; it has no TMA, no warps that only load, and no order of blocks for the L2 "
     "cache. Which of these it is was not shown by a profiler",
-    "top_k": "two launches, of which the second sorts in one block: at 2^10 entries all of it is latency, and the library's is one launch",
+    "top_k": "two launches, of which the second sorts in one block: at 2^10 entries there is little to move, and what is left is latency",
     "softmax": "of short rows a warp reads each row three times, the later two from the cache, by single numbers and not by packs of 16 bytes, and takes every "
     "exponential twice; nothing of a row stays in registers",
 }
