@@ -11,7 +11,7 @@ each be refused on at least one draw. A result of whole numbers, or of zeros alo
 spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter. A row
 is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit. With `--at-once` each
 problem has a process of its own; what is not done after `--seconds` is then ended. `--into` keeps what was imported, a folder a
-problem, as `benchmarks.judging.suites` takes it. At full size no naive program runs on the interpreter: suites runs ours on a GPU.
+task, as `benchmarks.judging.suites` takes it. At full size no naive program runs on the interpreter: suites runs ours on a GPU.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
@@ -85,7 +86,25 @@ def _found(paths: Sequence[Path], options: argparse.Namespace, end: float) -> It
         kept = ["--into", str(options.into / number)] if options.into else []
         return [*given, *limits, *kept, *(["--full-size"] if options.full_size else [])]
 
-    yield from rows_apart([path.name.split("_")[0] for path in paths], command, options.at_once, end)
+    numbers = [path.name.split("_")[0] for path in paths]
+    for rows in rows_apart(numbers, command, options.at_once, end):
+        if options.into:
+            for row in rows:
+                brought_up(options.into, row["problem"].split("_")[0])
+        yield rows
+    if options.into:
+        for number in numbers:  # Of what was not done in time.
+            shutil.rmtree(options.into / number, ignore_errors=True)
+
+
+def brought_up(into: Path, number: str) -> None:
+    """What a problem's own process has imported, a folder below the others': beside them. Half-written imports of
+    others would be in its way, and it in theirs."""
+    own = into / number
+    for task in own.iterdir() if own.exists() else ():
+        shutil.rmtree(into / task.name, ignore_errors=True)
+        task.rename(into / task.name)
+    shutil.rmtree(own, ignore_errors=True)
 
 
 def _found_here(paths: Sequence[Path], options: argparse.Namespace, end: float) -> Iterator[list[dict[str, Any]]]:

@@ -118,6 +118,7 @@ def libraries_us(task: str, inputs: Mapping[str, Any], sizes: Sizes) -> tuple[di
                 found[library] = library_us(task, inputs, sizes, library)
             except (RuntimeError, ImportError) as error:
                 failed[library] = str(error)[:200]
+    cuda.empty_cache()  # The next task's inputs need the memory, in another process.
     return found, failed
 
 

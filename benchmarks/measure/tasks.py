@@ -1,14 +1,15 @@
 """Tunes each task by the system's own means (first programs and their knobs) and compares with its naive program.
 
     python -m benchmarks.measure.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
-        [--mutants 16] [--most-bytes B] [--all-seconds S] [--before FILE] [--out benchmarks/results]
+        [--mutants 16] [--most-bytes B] [--all-seconds S] [--before FILE ...] [--again top_k,dot:n=65536] [--out benchmarks/results]
 
 On a GPU at the five published sizes, with libraries' times beside it; on the interpreter at the small ragged size of each
 task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
 one of more than `--most-operations` is left out, and says so. With `--mutants` the starting programs are graded with the first values
 of their knobs as well, and the best of the search is then changed so many times, one change on top of what has paid: what search
 and changes gain is over the fastest of the former. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
-on the same device and the same commit.
+on the same device and the same commit. `--before` keeps what earlier runs on such a device have solved, each row with its commit; `--again`
+names what of it is measured anew, whole tasks or sizes with such an axis. Rows of two devices are never in one file.
 """
 
 import argparse
@@ -21,14 +22,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
+from benchmarks.measure.task_groups import (
+    REDUCTIONS,
+    best_us,
+    is_compared,
+    require_one_device,
+    slower_than_a_library,
+)
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
 from benchmarks.report.results import geometric_mean
-from services.evaluator.checking.draws import draw, kinds_of
+from services.evaluator.checking.draws import draw_inputs, kinds_of
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
@@ -57,8 +64,34 @@ from sparsesmith_proto.kernel import (
 )
 
 BATCH = 8
-SLOWER = 0.9
-"""Of a library's speed: sizes below it are listed."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Sizes to be measured anew: of a task, all or those with such an axis."""
+
+    task: str
+    axis: str = ""
+    size: int = 0
+
+    def names(self, task: str, axes: Mapping[str, int]) -> bool:
+        return task == self.task and (not self.axis or axes.get(self.axis) == self.size)
+
+
+def again_of(text: str) -> tuple[Again, ...]:
+    """`top_k,least_squares:n=1048576`. Raises ValueError for a task, an axis or a size that there is not."""
+    known = {task.name: task for task in our_tasks()}
+    asked = []
+    for each in filter(None, text.split(",")):
+        name, _, size = each.partition(":")
+        axis, _, number = size.partition("=")
+        if name not in known:
+            raise ValueError(f"--again {each}: no task is called {name}; there are {', '.join(known)}")
+        again = Again(name, axis, int(number)) if size else Again(name)
+        if not any(again.names(name, axes) for axes in known[name].published):
+            raise ValueError(f"--again {each}: {name} has no such size among {list(known[name].published)}")
+        asked.append(again)
+    return tuple(asked)
 
 
 class Tasks:
@@ -66,6 +99,12 @@ class Tasks:
 
     def problem(self, workload: Workload) -> Problem:
         return Problem(workload)
+
+
+class Grades(Protocol):
+    """What searches here need of a grader."""
+
+    def grade(self, job: EvaluationJob, patterns: Tasks) -> EvaluationReport: ...
 
 
 def main() -> None:
@@ -84,7 +123,8 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         commit = options.commit or source_commit()
         rows = _rows_before(path, device, commit)
-        rows += rows_kept(options.before, rows, device)
+        for before in options.before:
+            rows += rows_kept(before, rows, device, options.again)
         for task, axes in _asked(options, device):
             if time.monotonic() > end:
                 break
@@ -94,9 +134,14 @@ def main() -> None:
                 continue
             rows.append(tuned(grader, task, axes, options, device) | {"commit": commit})
             print(json.dumps(rows[-1]), flush=True)
-            result = told(rows, device, options) | {"commit": _commits(rows)}
-            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            _write(path, rows, device, options)
+        _write(path, rows, device, options)  # What was kept, where nothing was measured.
     print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
+
+
+def _write(path: Path, rows: list[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> None:
+    result = told(rows, device, options) | {"commit": _commits(rows)}
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def tuned(
@@ -105,16 +150,34 @@ def tuned(
     """One task at one size. What cannot be done at all is told in the row."""
     started = time.monotonic()
     problem = _problem(task, axes)
-    row: dict[str, Any] = {"task": task, "axes": dict(axes), "bytes": problem.floor.bytes_moved}
+    row: dict[str, Any] = {"task": task, "axes": dict(axes), "device": device.name, "bytes": problem.floor.bytes_moved}
     if problem.floor.flops > options.most_operations:
         return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
+    stages = dict[str, float]()
     try:
-        row |= _searched_row(grader, problem, options)
+        row |= _searched_row(Staged(grader, stages), problem, options)
     except SparsesmithError as error:
         row |= {"failed": error.message}
-    if device.kind == "cuda":
+    if device.kind == "cuda" and "failed" not in row:
+        begun = time.monotonic()
         row |= _library_row(problem)
+        stages["libraries"] = (time.monotonic() - begun) * 1e3
+    row["stages_s"] = {stage: round(ms / 1e3, 2) for stage, ms in stages.items()}
     return row | {"seconds": round(time.monotonic() - started, 2)}
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A grader, and the milliseconds that its jobs have spent by stage (`EvaluationReport.stages_ms`)."""
+
+    grader: Grader
+    stages: dict[str, float]
+
+    def grade(self, job: EvaluationJob, patterns: Tasks) -> EvaluationReport:
+        report = self.grader.grade(job, patterns)
+        for stage, ms in report.stages_ms.items():
+            self.stages[stage] = self.stages.get(stage, 0.0) + ms
+        return report
 
 
 def bytes_of(task: str, axes: Mapping[str, int]) -> int:
@@ -147,7 +210,7 @@ class Searched:
     best: Found | None
 
 
-def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) -> Searched:
+def searched(grader: Grades, problem: Problem, candidates: int, seconds: float) -> Searched:
     """Tuned by the system's own means. Raises SparsesmithError where nothing can be graded."""
     limits = TuningLimits(candidates=candidates, least=min(16, candidates))
     tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
@@ -172,7 +235,7 @@ def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) 
     return Searched(naive, dict(outcomes), wrong, best)
 
 
-def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+def _searched_row(grader: Grades, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
     found = searched(grader, problem, options.candidates, options.seconds)
     best = found.best
     row: dict[str, Any] = {**_told_of_naive(found.naive), "outcomes": found.outcomes, "best": None}
@@ -189,7 +252,7 @@ def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace)
     return row | {"mutated": _mutated(grader, problem, best.program, best.passed.timing.median_us, options)}
 
 
-def starting(grader: Grader, problem: Problem, seconds: float) -> Found | None:
+def starting(grader: Grades, problem: Problem, seconds: float) -> Found | None:
     """The fastest of the starting programs with the first values of their knobs; None where none passes."""
     grid = grid_of_problem(problem)
     firsts = [number for number, family in enumerate(grid.families) if family not in grid.families[:number]]
@@ -204,7 +267,7 @@ def starting(grader: Grader, problem: Problem, seconds: float) -> Found | None:
 
 
 def _mutated(
-    grader: Grader, problem: Problem, program: str, before_us: float, options: argparse.Namespace
+    grader: Grades, problem: Problem, program: str, before_us: float, options: argparse.Namespace
 ) -> dict[str, Any]:
     """The best that changes have made of a program, each made with a seed of its number."""
     workload, best_us, deeds = problem.workload, before_us, list[str]()
@@ -244,7 +307,7 @@ def _of_families(batch: Sequence[FamilyInstance]) -> list[Candidate]:
     ]
 
 
-def _graded(grader: Grader, problem: Problem, candidates: Sequence[Candidate], end: float) -> EvaluationReport:
+def _graded(grader: Grades, problem: Problem, candidates: Sequence[Candidate], end: float) -> EvaluationReport:
     budget_s = max(60.0, end - time.monotonic())
     job = EvaluationJob(job_id="tasks", workload=problem.workload, candidates=tuple(candidates), budget_s=budget_s)
     return grader.grade(job, Tasks())
@@ -275,7 +338,7 @@ def _library_row(problem: Problem) -> dict[str, Any]:
     """Libraries' times on inputs of the kind that is timed."""
     from benchmarks.measure.task_libraries import libraries_us
 
-    inputs = draw(kinds_of(problem)[0], problem, np.random.default_rng(1)).inputs
+    inputs = draw_inputs(kinds_of(problem)[0], problem, np.random.default_rng(1))
     found, failed = libraries_us(problem.workload.operation, inputs, problem.sizes)
     row: dict[str, Any] = {f"{library}_us": us for library, us in found.items()}
     if found:
@@ -284,7 +347,8 @@ def _library_row(problem: Problem) -> dict[str, Any]:
 
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
-    """The result file."""
+    """The result file. Raises ValueError for rows of two devices, which have no mean."""
+    require_one_device(rows, device.name)
     compared = [row for row in rows if is_compared(row)]
     reductions = [row for row in compared if row["task"] in REDUCTIONS]
     others = [row for row in compared if row["task"] not in REDUCTIONS]
@@ -316,7 +380,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "sizes_that_were_changed": len(_changed(asked)),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
-        "slower_than_a_library": _slower(compared),
+        "slower_than_a_library": slower_than_a_library(rows),
         "rows": list(rows),
     }
 
@@ -327,13 +391,6 @@ def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     timed = ((row[other], best_us(row)) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
-
-
-def _slower(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Sizes at which a library is clearly faster, by how much of its speed is reached."""
-    timed = ((row, best_us(row)) for row in rows if "library_us" in row)
-    ratios = [(row["library_us"] / ours, f"{row['task']} {row['axes']}") for row, ours in timed if ours > 0]
-    return [f"{size}: {ratio:.2f}" for ratio, size in sorted(ratios) if ratio < SLOWER]
 
 
 def _over_on_adverse(rows: Sequence[dict[str, Any]]) -> float | None:
@@ -386,25 +443,39 @@ def _rows_before(path: Path, device: DeviceDescription, commit: str) -> list[dic
     return [row for row in _with_commits(before) if row["commit"] == commit]
 
 
-def rows_kept(path: Path | None, rows: Sequence[dict[str, Any]], device: DeviceDescription) -> list[dict[str, Any]]:
-    """Of an earlier run on the same kind of device: sizes that were solved, and that `rows` does not have."""
-    if path is None:
-        return []
+def rows_kept(
+    path: Path, rows: Sequence[dict[str, Any]], device: DeviceDescription, again: Sequence[Again] = ()
+) -> list[dict[str, Any]]:
+    """Of an earlier run on the same kind of device: sizes that were solved, that `rows` does not have and that are not
+    to be measured again."""
     before = json.loads(path.read_text(encoding="utf-8"))
     if before["device"]["name"] != device.name:
         raise SystemExit(f"{path} is of {before['device']['name']}, this is {device.name}: its rows cannot be kept")
     here = [(row["task"], row["axes"]) for row in rows]
-    return [row for row in _with_commits(before) if row.get("best") and (row["task"], row["axes"]) not in here]
+    return [
+        row
+        for row in _with_commits(before)
+        if row.get("best")
+        and (row["task"], row["axes"]) not in here
+        and not any(each.names(row["task"], row["axes"]) for each in again)
+    ]
 
 
 def _with_commits(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows, each with the commit that measured it."""
-    return [{"commit": result["commit"], **row} for row in result["rows"]]
+    """The rows, each with the commit and the device that it was measured at."""
+    return [{"commit": result["commit"], "device": result["device"]["name"], **row} for row in result["rows"]]
 
 
 def _commits(rows: Sequence[Mapping[str, Any]]) -> str:
     """Of all rows, in order of their appearance."""
     return ", ".join(dict.fromkeys(row["commit"] for row in rows))
+
+
+def _again(text: str) -> tuple[Again, ...]:
+    try:
+        return again_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _parsed() -> argparse.Namespace:
@@ -420,7 +491,14 @@ def _parsed() -> argparse.Namespace:
         "--most-bytes", type=float, default=float("inf"), help="of operands: larger sizes are not begun"
     )
     parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no size is begun after this time")
-    parser.add_argument("--before", type=Path, help="an earlier run's result file: sizes that it has solved are kept")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        action="append",
+        default=[],
+        help="an earlier run's file: sizes that it has solved are kept",
+    )
+    parser.add_argument("--again", type=_again, default=(), help="tasks, or task:axis=size, that are not kept of it")
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
+from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared, require_one_device, slower_than_a_library
 from benchmarks.report.results import Json, geometric_mean
 
 FSR: Mapping[str, tuple[float, float]] = {
@@ -39,6 +39,17 @@ INTRO = (
 )
 
 
+CAUSES: Mapping[str, str] = {
+    "matmul": "ours and cuBLAS's are both float32 without tensor cores, which would round to TensorFloat-32; ours has tiles of 64 or 128 by 64 or 128 that "
+    "cp.async brings, 2 or 3 deep, and leaves the inner loop to the compiler; it has no TMA, no warps that only load, and no order of blocks for the L2 "
+    "cache. Which of these it is was not shown by a profiler",
+    "top_k": "two launches, of which the second sorts in one block: at 2^10 entries there is little to move, and what is left is latency",
+    "softmax": "of short rows a warp reads each row three times, the later two from the cache, by single numbers and not by packs of 16 bytes, and takes every "
+    "exponential twice; nothing of a row stays in registers",
+}
+"""Of tasks that a library is faster at, from reading our programs; none is proved by counters of the hardware."""
+LONG_S = 60.0
+"""Of a size: longer ones are listed with the stage that took most."""
 MODEL_FIGURES = ("solved", "pass_at_1", "pass_at_5", "answers")
 LOOP_INTRO = (
     "Each search begins with the same first programs; the gains are over the fastest of those, geometric means over tasks. *Solved*: tasks at which an "
@@ -48,12 +59,14 @@ LOOP_INTRO = (
 
 
 def tasks_section(results: Iterable[Json]) -> list[str]:
-    """Of runs on GPUs where there are any, else of the interpreter's estimates; empty without either."""
+    """Of runs on GPUs where there are any, one after another, else of the interpreter's estimates; empty without
+    either. Raises ValueError for a run with rows of two devices."""
     runs = [each for each in results if each.get("kind") == "tasks"]
     measured = [each for each in runs if each["times"] == "measured"]
     parts = ["## Tasks", "", INTRO, ""] if runs else []
     for run in measured or runs:
-        parts += [*_head(run), "", *tasks_table(run["rows"]), ""]
+        require_one_device(run["rows"], run["device"]["name"])
+        parts += [f"### {run['device']['name']}", "", *_head(run), "", *tasks_table(run["rows"]), ""]
     return parts
 
 
@@ -113,7 +126,7 @@ def tasks_table(rows: Sequence[Json]) -> list[str]:
 def _head(run: Json) -> list[str]:
     kind = "measured" if run["times"] == "measured" else "ESTIMATED by a traffic model: no statement about a device"
     told = f"{run['device']['name']}, {kind}; {run['date']}, commit {run['commit']}; `{run['command']}`."
-    slower = run.get("slower_than_a_library", [])
+    slower = slower_than_a_library(run["rows"])
     lines = [f"{told} {run['solved']} of {run['tasks']} tasks solved at every size that was asked for."]
     if run["sizes_left_out"]:
         lines.append(f"{run['sizes_left_out']} sizes were left out: what is right of them takes too long on the host.")
@@ -125,7 +138,20 @@ def _head(run: Json) -> list[str]:
         )
     if slower:
         lines.append(f"Below 0.9 of the best library's speed: {', '.join(slower)}.")
+        known = {each.split(" ")[0] for each in slower}
+        lines += [f"{task}: {cause}." for task, cause in CAUSES.items() if task in known]
+    if long := [_told_of_long(row) for row in run["rows"] if row["seconds"] > LONG_S]:
+        lines.append(f"Longer than {LONG_S:g} s: {', '.join(long)}.")
     return lines
+
+
+def _told_of_long(row: Json) -> str:
+    told = f"{row['task']} {row['axes']}: {row['seconds']:.0f} s"
+    stages = row.get("stages_s")
+    if not stages:
+        return f"{told} (stages were not kept)"
+    longest = max(stages, key=lambda stage: float(stages[stage]))
+    return f"{told} ({longest} {stages[longest]:.0f} s)"
 
 
 def _over(rows: Sequence[Json], other: str) -> str:

@@ -86,7 +86,6 @@ class Here:
 
 def main() -> None:
     options = _parsed()
-    end = time.monotonic() + options.all_seconds
     settings = EvaluatorSettings(device=options.device)
     with (
         closing(device_process(settings)) as process,
@@ -97,7 +96,7 @@ def main() -> None:
         path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "refine-ablation.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         ablation = _Ablation(grader, device, options, path, _rows_before(path, device, options))
-        asyncio.run(ablation.run(end))
+        asyncio.run(ablation.run())
     told_of = told(ablation.rows, device, options)
     print(json.dumps({name: value for name, value in told_of.items() if name != "rows"}, indent=1))
 
@@ -112,10 +111,11 @@ class _Ablation:
     path: Path
     rows: list[dict[str, Any]]
 
-    async def run(self, end: float) -> None:
-        """`end`: no search is begun after it, on the monotonic clock."""
+    async def run(self) -> None:
+        """No search is begun later than `--all-seconds` after the model serves."""
         evaluations, places = Here(self.grader), asyncio.Semaphore(self.options.at_once)
         async with _model(self.options) as model:
+            end = time.monotonic() + self.options.all_seconds
 
             async def one(task: str, axes: Mapping[str, int], level: Feedback) -> None:
                 async with places:
@@ -363,7 +363,9 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--history-characters", type=int, default=24_000)
     parser.add_argument("--candidates", type=int, default=40, help="of a search, first programs included")
     parser.add_argument("--seconds", type=float, default=120.0, help="of a search")
-    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no search is begun after this time")
+    parser.add_argument(
+        "--all-seconds", type=float, default=24 * 3600, help="no search is begun later than this after the model serves"
+    )
     parser.add_argument("--device", default="auto", choices=("auto", "cuda", "interpreter"))
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -299,6 +299,11 @@ class DeviceWorkload(Protocol):
         """Multiply-adds that checking one candidate may take: bounds the inputs (see `operands.choose_draws`)."""
         ...
 
+    @property
+    def max_draws(self) -> int:
+        """Inputs of different kinds that its memory has room for at once; two at least."""
+        ...
+
     def baselines(self) -> Baselines:
         """Times every library routine that applies. Slow; the worker keeps the result for each workload."""
         ...

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
-from benchmarks.measure.tasks import bytes_of, over_starting, rows_kept, told, tuned
-from benchmarks.report.tasks import loop_section, tasks_section
+from benchmarks.measure.tasks import again_of, bytes_of, over_starting, rows_kept, told, tuned
+from benchmarks.report.tasks import CAUSES, loop_section, tasks_section
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import wrong_entries
@@ -81,6 +81,7 @@ def test_the_report_has_fsrs_numbers_beside_ours_and_says_what_is_estimated() ->
     device = DEVICE.model_copy(update={"kind": "interpreter"})
     text = "\n".join(tasks_section([told(rows, device, OPTIONS)]))
     assert "ESTIMATED" in text
+    assert "### a GPU" in text
     assert "| sum | 4.00x | 1.00x | - | 2 of 2 | 40.1x / 41.3x |" in text
     assert "| sort | 2.00x | - | 1.50x | 1 of 1 | - |" in text
     assert "| dot | - | - | - | 0 of 1 | 60x / 102.3x |" in text
@@ -99,6 +100,8 @@ def test_rows_of_tasks_whose_times_depend_on_data_carry_both_times() -> None:
         other = tuned(grader, "copy", {"rows": 3, "cols": 37}, options, device)
     assert dependent["naive_adverse"]["draw"] == dependent["best"]["adverse"]["draw"] == "one_bin"
     assert "naive_adverse" not in other
+    assert dependent["device"] == device.name
+    assert {"baselines", "draw", "candidates"} <= dependent["stages_s"].keys()
     assert "adverse" not in other["best"]
     ratio = dependent["naive_adverse"]["us"] / dependent["best"]["adverse"]["us"]
     assert told([dependent, other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] == pytest.approx(ratio, abs=1e-4)
@@ -122,7 +125,48 @@ def test_sizes_that_an_earlier_run_has_solved_are_kept_with_its_commit(tmp_path:
     path.write_text(
         json.dumps({"commit": "before", "device": {"name": DEVICE.name}, "rows": [solved, measured_again, unsolved]})
     )
-    assert rows_kept(path, [make_row("dot", 8.0, 2.0, commit="now")], DEVICE) == [solved | {"commit": "before"}]
+    kept = solved | {"commit": "before", "device": DEVICE.name}
+    assert rows_kept(path, [make_row("dot", 8.0, 2.0, commit="now")], DEVICE) == [kept]
+    with pytest.raises(SystemExit, match="is of a GPU, this is another"):
+        rows_kept(path, [], DEVICE.model_copy(update={"name": "another"}))
+
+
+def test_the_report_says_why_a_library_is_faster_and_what_takes_long() -> None:
+    rows = [
+        make_row("matmul", 8.0, 4.0, library_us=3.0),
+        make_row("softmax", 8.0, 4.0, library_us=3.0),
+        {**make_row("conv2d", 8.0, 4.0, stages_s={"draw": 50.0, "candidates": 9.0}), "seconds": 67.0},
+    ]
+    text = "\n".join(tasks_section([told(rows, DEVICE, OPTIONS)]))
+    assert "Below 0.9 of the best library's speed: matmul {'n': 8}: 0.75, softmax {'n': 8}: 0.75." in text
+    assert all(f"\n{task}: {CAUSES[task]}." in text for task in ("matmul", "softmax"))
+    assert CAUSES["top_k"] not in text
+    assert "Longer than 60 s: conv2d {'n': 8}: 67 s (draw 50 s)." in text
+
+
+def test_what_is_measured_again_is_not_kept(tmp_path: Path) -> None:
+    rows = [
+        {**make_row("top_k", 8.0, 1.0), "axes": {"n": 1024, "k": 32}},
+        {**make_row("dot", 8.0, 1.0), "axes": {"n": 65536}},
+        {**make_row("dot", 8.0, 1.0), "axes": {"n": 131072}},
+    ]
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps({"commit": "before", "device": {"name": DEVICE.name}, "rows": rows}))
+    again = again_of("top_k,dot:n=65536")
+    assert [row["axes"] for row in rows_kept(path, [], DEVICE, again)] == [{"n": 131072}]
+    with pytest.raises(ValueError, match="no task is called dott; there are"):
+        again_of("dott")
+    with pytest.raises(ValueError, match="dot has no such size among"):
+        again_of("dot:n=7")
+
+
+def test_rows_of_two_devices_have_no_mean() -> None:
+    rows = [make_row("sum", 8.0, 1.0, device=DEVICE.name), make_row("dot", 8.0, 1.0, device="another")]
+    with pytest.raises(ValueError, match="rows of another among those of a GPU"):
+        told(rows, DEVICE, OPTIONS)
+    run = told(rows[:1], DEVICE, OPTIONS)
+    with pytest.raises(ValueError, match="rows of another among those of a GPU"):
+        tasks_section([run | {"rows": rows}])
 
 
 def test_tuner_and_changes_are_held_against_the_fastest_starting_program() -> None:

@@ -110,6 +110,7 @@ class MisbehavingDevice:
 
 class MisbehavingWorkload:
     max_products = 10**9
+    max_draws = 6
 
     def __init__(self, problem: Problem, hold_s: float) -> None:
         self._problem = problem

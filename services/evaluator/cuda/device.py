@@ -14,6 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
+from services.evaluator.checking.draw_memory import BESIDE, Held, held_draws
 from services.evaluator.checking.draws import kinds_of, most_draws
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
@@ -22,7 +23,7 @@ from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
 from services.evaluator.cuda.carriers import NARROW, carrier_of
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws
-from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, HostDraws, num_fresh
+from services.evaluator.cuda.host_draws import HostDraws
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.large_products import multiplied_on_device
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
@@ -74,8 +75,6 @@ MAX_PRODUCTS = 10**14
 """Multiply-adds to check one candidate: no bound in practice, a GPU does them in seconds."""
 _LAYOUT_SHARE = 8
 """Uploaded formats of one workload may take this fraction of the memory (one eighth)."""
-_DRAWS_BESIDE = 2
-"""Beside those of a batch: what changes, and what baselines are checked on."""
 _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 
 
@@ -171,15 +170,7 @@ class CudaDevice:
         """See Device.open."""
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
-        needed = resident_bytes(problem)
-        if needed > free_bytes:
-            raise LimitExceeded(
-                f"the workload needs about {needed >> 20} MiB of device memory, {free_bytes >> 20} MiB are free",
-                field="pattern",
-                value=needed,
-                limit=free_bytes,
-            )
-        return CudaWorkload(self, problem)
+        return CudaWorkload(self, problem, room_for(problem, free_bytes))
 
     def close(self) -> None:
         """See Device.close."""
@@ -189,15 +180,16 @@ class CudaDevice:
 class CudaWorkload:
     """Implements the DeviceWorkload protocol."""
 
-    def __init__(self, device: CudaDevice, problem: Problem) -> None:
+    def __init__(self, device: CudaDevice, problem: Problem, room: Held) -> None:
         self._device = device
         self._problem = problem
+        self._room = room
         self._draws = HeldDraws(device.kernels)
         self._source: DeviceDraws | HostDraws
         if is_product(problem):
             self._source = DeviceDraws(problem, device.kernels, self._draws)
         else:
-            self._source = HostDraws(problem, self._draws)
+            self._source = HostDraws(problem, self._draws, room.num_fresh)
         self._layouts = LayoutCache[DeviceLayout](
             lambda layout: upload_layout(layout, device.kernels), int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE
         )
@@ -208,6 +200,11 @@ class CudaWorkload:
     def max_products(self) -> int:
         """See DeviceWorkload.max_products."""
         return MAX_PRODUCTS
+
+    @property
+    def max_draws(self) -> int:
+        """See DeviceWorkload.max_draws."""
+        return self._room.num_draws
 
     @cached_property
     def _floor(self) -> ByteFloor:
@@ -400,20 +397,29 @@ def is_product(problem: Problem) -> bool:
     return type(problem.operation) is SparseProduct
 
 
-def resident_bytes(problem: Problem) -> int:
-    """Device memory for the pattern, the draws, one format and one program's buffers, generously."""
+def room_for(problem: Problem, free_bytes: int) -> Held:
+    """How many draws there are at once. Raises LimitExceeded where the workload does not fit with the fewest."""
     if not is_product(problem):
-        a_draw = problem.operand_bytes + 3 * 8 * problem.num_results
-        judged = min(NUM_CHANGED * 3 * 8 * problem.num_results, MAX_CHANGED_BYTES)
-        num_draws = _DRAWS_BESIDE + most_draws(problem) + num_fresh(problem)
-        of_matrix = 0 if problem.matrix is None else problem.compared_bytes
-        return num_draws * a_draw + judged + 3 * (problem.operand_bytes + of_matrix)
+        return held_draws(problem, free_bytes)
+    needed = product_bytes(problem)
+    if needed > free_bytes:
+        raise LimitExceeded(
+            f"the workload needs about {needed} bytes of device memory, {free_bytes} bytes are free",
+            field="pattern",
+            value=needed,
+            limit=free_bytes,
+        )
+    return Held(most_draws(problem), num_fresh=0)
+
+
+def product_bytes(problem: Problem) -> int:
+    """Device memory of a product for the pattern, the draws, one format and one program's buffers, generously."""
     pattern, element_bytes = problem.pattern, ELEMENTS[problem.element_type].num_bytes
     columns = problem.workload.num_dense_cols
     of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
     a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
     a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)
-    return of_pattern + (_DRAWS_BESIDE + most_draws(problem)) * a_draw + a_program
+    return of_pattern + (BESIDE + most_draws(problem)) * a_draw + a_program
 
 
 def _text(name: bytes | str) -> str:

@@ -17,9 +17,10 @@ import cupy
 import numpy as np
 
 from services.evaluator.checking.changes import Change
-from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, judging_bytes, room_for
+from services.evaluator.checking.draw_memory import num_changed
+from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, room_for
 from services.evaluator.checking.draws import draw as draw_on_host
-from services.evaluator.checking.draws import most_draws, system_generator
+from services.evaluator.checking.draws import system_generator
 from services.evaluator.cuda.carriers import carried, uncarried
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.residents import HeldDraws
@@ -27,25 +28,9 @@ from services.evaluator.device import Array, Draw
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected
 
-NUM_CHANGED = 12
-"""As many as finals are vouched for with."""
 CHANGES_LIMIT_S = 3.0
 """Of a batch: each costs a reference on the host or several. Large problems get fewer; one at least is made, however
 long it takes, unless none of the values that are tried for it shows in the result."""
-MAX_CHANGED_BYTES = 4 << 30
-"""Device memory of what changed draws are judged by."""
-NUM_FRESH = 3
-"""Draws with everything new, of the kind that is timed."""
-
-
-def num_fresh(problem: Problem) -> int:
-    """Of those for a problem: two at least, so that one can follow another."""
-    return min(NUM_FRESH, most_draws(problem))
-
-
-def num_changed(problem: Problem) -> int:
-    """Changed draws at most: one at least, whatever memory it takes."""
-    return max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judging_bytes(problem), 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +48,10 @@ class DeviceChange:
 class HostDraws:
     """Of one problem."""
 
-    def __init__(self, problem: Problem, held: HeldDraws) -> None:
+    def __init__(self, problem: Problem, held: HeldDraws, num_fresh: int) -> None:
+        """`num_fresh`: draws with everything new, two at least."""
         self._problem = problem
+        self._num_fresh = num_fresh
         self._held = held
         self._generator = system_generator()
         self.changed: tuple[DeviceChange, ...] = ()
@@ -83,7 +70,7 @@ class HostDraws:
         batch = Batch(names)
         if are_timed:
             self.changed = self.fresh = ()
-            batch = Batch(names, num_fresh(self._problem), num_changed(self._problem), CHANGES_LIMIT_S)
+            batch = Batch(names, self._num_fresh, num_changed(self._problem), CHANGES_LIMIT_S)
         found: dict[int, Draw] = {}
 
         def take(drawn: Drawn) -> None:

@@ -30,7 +30,7 @@ from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.drawn_at_once import Batch, Drawn, OfKind, draw_at_once, room_for
 from services.evaluator.checking.draws import draw as draw_on_host
-from services.evaluator.checking.draws import kinds_of, system_generator
+from services.evaluator.checking.draws import kinds_of, most_draws, system_generator
 from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.compiling.toolchain import toolchain_versions
@@ -184,6 +184,11 @@ class InterpreterWorkload:
         """Fewer where there are fewer products than results, which take their time as well."""
         num_products = self.problem.num_products
         return MAX_PRODUCTS * num_products // max(num_products, self.problem.num_results)
+
+    @property
+    def max_draws(self) -> int:
+        """See DeviceWorkload.max_draws. The host's memory, of which nobody asks how much is free."""
+        return most_draws(self.problem)
 
     def baselines(self) -> Baselines:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from services.evaluator.adverse import slowest
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
-from services.evaluator.checking.draws import choose_draws, kinds_of, most_draws, system_generator
+from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import (
@@ -200,7 +200,7 @@ class LocalWorkbench:
             return
         self._device_workload.vouch()
         num_products, kinds = self._problem.num_products, kinds_of(self._problem)
-        most, affordable = most_draws(self._problem), self._device_workload.max_products
+        most, affordable = self._device_workload.max_draws, self._device_workload.max_products
         names = choose_draws(num_products, affordable, self._generator, kinds, most)
         names = tuple(dict.fromkeys((*names, *adverse_draws(self._problem.operation))))
         self._draws = self._device_workload.draws(names)
