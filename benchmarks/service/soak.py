@@ -53,12 +53,16 @@ from sparsesmith.client.clients import Client
 from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.queue import living_workers
 
 EXPECTED = frozenset({200, 202, 204, 404, 409, 429, 503})
 """Of requests of this load; a connection that is refused or cut counts apart: somebody killed the server."""
 LAST_KILLS = ("generator", "valkey")
 LOOKERS = 8
 PARTIAL_S = 60.0
+START_S = 900.0
+"""On a new computer the interpreter compiles itself, once for each evaluator."""
 MOST_WRONG = 200
 """Of what is wrong, told in the result."""
 ALL_KEPT = {"SPARSESMITH_GENERATOR_HISTORY_JOBS": "1000000"}
@@ -174,7 +178,7 @@ class Soak:
         if self.phase == "done":
             found += [f"{job.job_id}: {each}" for job in self.load.open_jobs() for each in complaints(job, None)]
         found += [f"{job_id}: nobody was told of it" for job_id in sorted(self.doubles)]
-        found += [f"status {status}: not expected" for status in self.load.statuses if status not in EXPECTED]
+        found += [f"status {status}: not expected" for status in [*self.load.statuses] if status not in EXPECTED]
         if self.load.without_retry_after:
             found.append(f"{self.load.without_retry_after} answers 503 without Retry-After")
         return found + self.calm.unequal
@@ -257,7 +261,8 @@ def soaked(state: Path, options: argparse.Namespace, write: Callable[[Mapping[st
     )
     with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
         with Client(stack.url) as client:
-            wait_until_ready(client, stack, is_whole=True)
+            wait_until_ready(client, stack, is_whole=True, timeout_s=START_S)
+        wait_for_evaluators(stack, options.evaluators)
         running = process_ids(stack)
         if ENGINE not in running:
             raise Unavailable("everything works, and the engine's own process is not found: nobody could kill it")
@@ -287,6 +292,16 @@ def soaked(state: Path, options: argparse.Namespace, write: Callable[[Mapping[st
             result = soak.told()
             write(result)
         return result
+
+
+def wait_for_evaluators(stack: Stack, count: int) -> None:
+    """All of them: calm answers are not to wait for an interpreter that compiles itself. Raises TimeoutError."""
+    deadline = time.monotonic() + START_S
+    connection = connect(stack.redis_url)
+    while (living := len(living_workers(connection))) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{living} of {count} evaluators work after {START_S:g} s")
+        time.sleep(1)
 
 
 def _write_often(soak: Soak, write: Callable[[Mapping[str, Any]], None], over: threading.Event) -> None:
