@@ -8,15 +8,13 @@ are seconds.
 """
 
 import random
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from benchmarks.service.load import ENDED, PAUSE_S, Load, small_matrix
+from benchmarks.service.load import PAUSE_S, Job, Load, small_matrix
 
 CANDIDATES = 6
 """One batch."""
@@ -28,63 +26,63 @@ Told = Mapping[str, Any]
 
 @dataclass
 class CalmAnswers:
-    """Of a fixed set of requests, and what became of them in the storm."""
+    """Of a fixed set of requests, and the jobs that asked for them again."""
 
     load: Load
     count: int
     calm: dict[int, Told] = field(default_factory=dict)
-    equal: int = 0
-    unequal: list[str] = field(default_factory=list)
-    without_answer: int = 0
-    """Failed in the storm, where the load's jobs are told, too."""
+    again: list[tuple[int, Job]] = field(default_factory=list)
+    """Jobs of the storm with the number of their request; `load` sees them end."""
 
     def ask_calmly(self) -> None:
         """Before anything is killed. Raises RuntimeError for one that has no answer then."""
         with httpx.Client() as client:
-            for number in range(self.count):
-                status = self._answered(client, number, 0, threading.Event())
-                if status is None or status["state"] != "finished":
-                    raise RuntimeError(f"calm job {number} ended without an answer: {status}")
-                self.calm[number] = told(status)
+            asked = {number: self._accepted(client, number, 0) for number in range(self.count)}
+        self.load.wait_for_ends()
+        for number, job in asked.items():
+            status = None if job is None or job.end is None else job.end["status"]
+            if status is None or status["state"] != "finished":
+                raise RuntimeError(f"calm job {number} ended without an answer: {status}")
+            self.calm[number] = told(status)
 
     def ask_again(self, part: int, parts: int) -> None:
-        """As long as the load goes on, one after the other; several threads have a part each."""
-        again = 0
+        """As long as the load goes on, the next one when the one before has ended; several threads have a part each."""
+        rounds = 0
         with httpx.Client() as client:
-            while not self.load.stop.is_set():
-                again += 1
+            while not self.load.stop.wait(PAUSE_S):
+                rounds += 1
                 for number in range(part, self.count, parts):
-                    if not self.load.stop.is_set():
-                        self._compare(number, self._answered(client, number, again, self.load.stop))
+                    job = None if self.load.stop.is_set() else self._accepted(client, number, rounds)
+                    if job is not None:
+                        self.again.append((number, job))
+                        self._wait(job)
 
-    def _compare(self, number: int, status: Told | None) -> None:
-        if status is None:
-            return
-        if status["state"] != "finished":
-            self.without_answer += 1
-        elif (now := told(status)) == self.calm[number]:
-            self.equal += 1
-        else:
-            self.unequal.append(f"calm job {number}: {difference(self.calm[number], now)}")
+    def compared(self) -> dict[str, list[str]]:
+        """What became of those that have ended by now: `equal`, `unequal`, `failed`, with words on each."""
+        found: dict[str, list[str]] = {"equal": [], "unequal": [], "failed": []}
+        for number, job in [*self.again]:
+            if job.end is None:
+                continue
+            status = job.end["status"]
+            if status["state"] != "finished":
+                found["failed"].append(f"calm job {number}: {status['state']}")
+            elif (now := told(status)) == self.calm[number]:
+                found["equal"].append(f"calm job {number}")
+            else:
+                found["unequal"].append(f"calm job {number}, {job.job_id}: {difference(self.calm[number], now)}")
+        return found
 
-    def _answered(self, client: httpx.Client, number: int, again: int, stop: threading.Event) -> Told | None:
-        """The end of a job; None: nobody took it, or the load was over first."""
+    def _wait(self, job: Job) -> None:
+        while job.end is None and not self.load.stop.wait(PAUSE_S):
+            pass
+
+    def _accepted(self, client: httpx.Client, number: int, rounds: int) -> Job | None:
         request = {
             "matrix": small_matrix(random.Random(f"calm {number}")),
             "search": "families",
             "budget": {"candidates": CANDIDATES, "seconds": 120},
         }
-        job = self.load.accepted(client, f"calm-{number}-{again}", json=request, headers=NO_CACHE)
-        if job is None:
-            return None
-        while not stop.is_set():
-            response = self.load.ask(client, "GET", f"/v1/kernels/{job.job_id}")
-            if response is not None and response.status_code == 200:
-                status: Told = response.json()["status"]
-                if status["state"] in ENDED:
-                    return status
-            time.sleep(PAUSE_S)
-        return None
+        return self.load.accepted(client, f"calm-{number}-{rounds}", json=request, headers=NO_CACHE)
 
 
 def told(status: Told) -> Told:

@@ -181,13 +181,13 @@ class Soak:
         found += [f"status {status}: not expected" for status in [*self.load.statuses] if status not in EXPECTED]
         if self.load.without_retry_after:
             found.append(f"{self.load.without_retry_after} answers 503 without Retry-After")
-        return found + self.calm.unequal
+        return found + self.calm.compared()["unequal"]
 
     def told(self) -> dict[str, Any]:
         """The run as the result file has it."""
         jobs = [*self.load.jobs.values()]
         ended = Counter("open" if job.end is None else job.end["status"]["state"] for job in jobs)
-        wrong = self.wrong()
+        wrong, compared = self.wrong(), self.calm.compared()
         return {
             "commit": source_commit(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -205,9 +205,9 @@ class Soak:
             ),
             "calm": {
                 "answers": len(self.calm.calm),
-                "asked_again_equal": self.calm.equal,
-                "unequal": len(self.calm.unequal),
-                "failed": self.calm.without_answer,
+                "asked_again_equal": len(compared["equal"]),
+                "unequal": len(compared["unequal"]),
+                "failed": len(compared["failed"]),
             },
             "failures": failures(jobs),
             "statuses": {str(status): count for status, count in sorted(self.load.statuses.items())},

@@ -311,11 +311,13 @@ def test_answers_of_a_calm_run_are_had_again_and_another_answer_is_told(redis_ur
         load = Load(str(http.base_url).rstrip("/"))
         calm = CalmAnswers(load, 2)
         calm.ask_calmly()
-        under_load(load, [partial(calm.ask_again, 0, 1)], lambda: until(lambda: calm.equal > 2))
-        assert calm.equal > 2
-        assert (calm.unequal, calm.without_answer) == ([], 0)
-        calm.calm[0] = {**calm.calm[0], "time": -1.0}
-        load.stop.clear()
-        under_load(load, [partial(calm.ask_again, 0, 1)], lambda: until(lambda: calm.unequal))
-    assert calm.unequal
-    assert calm.unequal[0].startswith("calm job 0: time -1.0 -> ")
+        clients = [partial(calm.ask_again, 0, 1), load.watch_ends]
+        under_load(load, clients, lambda: until(lambda: len(calm.again) > 3))
+        load.wait_for_ends()
+    compared = calm.compared()
+    assert len(compared["equal"]) == len(calm.again) > 3
+    assert (compared["unequal"], compared["failed"]) == ([], [])
+    calm.calm[0] = {**calm.calm[0], "time": -1.0}
+    other = calm.compared()["unequal"]
+    assert len(other) == sum(number == 0 for number, _ in calm.again)
+    assert "time -1.0 -> " in other[0]
