@@ -1,5 +1,6 @@
 """What the soak's clients send and see: jobs under idempotency keys, asked for until somebody says which they are."""
 
+import math
 import random
 import threading
 import time
@@ -113,11 +114,11 @@ class Load:
                     if not self.stop.is_set():
                         self._look(client, job)
 
-    def wait_for_ends(self) -> None:
-        """Of all jobs, for as long as some end within `last_wait_s`."""
-        deadline = time.monotonic() + self.last_wait_s
+    def wait_for_ends(self, most_s: float = math.inf) -> None:
+        """Of all jobs, for as long as some end within `last_wait_s`, and no longer than `most_s`."""
+        deadline, over = time.monotonic() + self.last_wait_s, time.monotonic() + most_s
         with httpx.Client() as client:
-            while (open_jobs := self.open_jobs()) and time.monotonic() < deadline:
+            while (open_jobs := self.open_jobs()) and time.monotonic() < min(deadline, over):
                 for job in open_jobs:
                     if self._look(client, job):
                         deadline = time.monotonic() + self.last_wait_s

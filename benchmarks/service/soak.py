@@ -11,8 +11,8 @@ least once: evaluators, trainer, Valkey, the generator and the engine's own proc
 killed `--slow-kills` times each. Then nothing is killed any more until all jobs have ended, generator and Valkey are killed
 a last time, and each job is looked at again.
 
-Ends after `--seconds` and at most `--end-seconds` more, beside the start; what is known is written every minute, and at
-SIGTERM. The result is a run in a file of runs (`soak_runs`); `--into` names a file that has earlier ones.
+After `--seconds` jobs have at most `--end-seconds` to end, half of it for requests that nobody answered; then come the last
+kills and looks, a minute or two. What is known is written every minute, and at SIGTERM. The result is a run in a file of runs (`soak_runs`); `--into` names a file that has earlier ones.
 
 Wrong is, and said in the result, with 1 as the exit code: a job that was lost, ended twice (its stream of events has
 another end than one), has another answer after its end than at it, was told to be cancelled and was not, was made twice of
@@ -149,7 +149,7 @@ class Soak:
         under_load(self.load, self._clients(), self._trouble)
         self.storm_s = time.monotonic() - began
         self.phase = "end"
-        self.load.wait_for_ends()
+        self.load.wait_for_ends(self.options.end_seconds / 2)
         for kind in LAST_KILLS:
             self.killer.kill(kind)
         with Client(self.stack.url) as client:
@@ -335,7 +335,9 @@ def under_load(load: Load, clients: Sequence[Callable[[], None]], trouble: Calla
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180, help="of load and kills")
-    parser.add_argument("--end-seconds", type=float, default=1200, help="at most, for jobs to end and to be looked at")
+    parser.add_argument(
+        "--end-seconds", type=float, default=1200, help="at most, until jobs have ended; else they are lost"
+    )
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--slow", type=int, default=4, help="clients that send by drops")
     parser.add_argument("--vanishing", type=int, default=4, help="clients that leave in the middle")
