@@ -311,7 +311,7 @@ def test_answers_of_a_calm_run_are_had_again_and_another_answer_is_told(redis_ur
         load = Load(str(http.base_url).rstrip("/"))
         calm = CalmAnswers(load, 2)
         calm.ask_calmly()
-        clients = [partial(calm.ask_again, 0, 1), load.watch_ends]
+        clients: list[Callable[[], None]] = [partial(calm.ask_again, 0, 1), load.watch_ends]
         under_load(load, clients, lambda: until(lambda: len(calm.again) > 3))
         load.wait_for_ends()
     compared = calm.compared()
