@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,22 @@ from services.trainer.online.prompts import Asked
 from services.trainer.opened_policy import load_networks
 from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
+from sparsesmith.policy.checkpoint import load_description
 from sparsesmith.policy.embedding import text_token_ids
-from sparsesmith.prompts.arrays import prompt_inputs
+from sparsesmith.prompts.arrays import EncoderKind, prompt_inputs
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, Mismatch, Prompt, Sampled
 from sparsesmith_proto.reward import RewardRecord
 
 DEVICE = DeviceDescription(
     kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
 )
+
+TOLD: Mapping[EncoderKind, Mapping[str, Any]] = {
+    "structural": {},
+    "sinusoidal": {},
+    "profiled": {"num_sms": 132, "copy_bandwidth_gbs": 4260.0},
+}
+"""What prompts say of the device."""
 
 
 def main() -> None:
@@ -86,14 +95,14 @@ def make_batch(policy: Path, count: int) -> TrainingBatch:
 
 def make_records(policy: Path, count: int) -> list[UsableRecord]:
     """Programs of the families in place of samples, four a prompt, every second one wrong."""
-    tokenizer = load_tokenizer(policy / "tokenizer.json")
+    tokenizer, encoder = load_tokenizer(policy / "tokenizer.json"), load_description(policy).encoder
     records = []
     for number in range(count):
         asked = probe_set()[number // 4 % len(probe_set())]
         workload = asked.workload
         proposed = propose(asked.pattern, workload.operation, workload.element_type, workload.num_dense_cols, 10)
         program = proposed[3 * (number % 4)].program
-        prompt = Prompt(encoder="structural", sample_seed=asked.sample_seed, architecture="sm_90")
+        prompt = Prompt(encoder=encoder, sample_seed=asked.sample_seed, architecture="sm_90", **TOLD[encoder])
         token_ids = tuple(encode_program(tokenizer, program))
         sampled = Sampled(
             prompt=prompt,

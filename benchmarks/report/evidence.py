@@ -39,6 +39,17 @@ EVIDENCE = {
         "Jobs through a real queue to one evaluator, one matrix each, from the first submission to the last report: opening "
         "the workload, the library's routines, formats, inputs and finals included.",
     ),
+    "several_gpus": (
+        "Several GPUs",
+        "The same jobs through one queue to one evaluator and to more, each on a GPU of its own. Over one: candidates a second over those "
+        "of one GPU. Finals over alone: the time of each matrix's fastest program over that of one evaluator alone, geometric mean and "
+        "worst. Aim: 1.95x with two, 3.8x with four, finals within 2 %.",
+    ),
+    "gates": (
+        "ECC and compute-sanitizer",
+        "ECC counters as the evaluator reads them around each job. Then memcheck, racecheck and initcheck at once over the fastest program "
+        "of each matrix, by the evaluator's own gate with a long limit; a matrix where the library is fastest has no winner to look at.",
+    ),
     "repeatability": (
         "Repeatability",
         "Two full runs of the suite. Aim: within 2 % in geometric mean, and within 5 % for more than 95 % of the matrices.",
@@ -379,27 +390,78 @@ def _end_to_end(results: list[Json]) -> list[str]:
 
 
 def _soak(results: list[Json]) -> list[str]:
+    """All runs together, then each one."""
     lines: list[str] = []
     for result in results:
-        if result.get("kind") != "soak" or "ended_once" not in result:  # Earlier ones did not look for that.
+        if result.get("kind") != "soak" or "runs" not in result:
             continue
-        kills = ", ".join(f"{kind} {count}" for kind, count in result["kills"].items())
-        ended = ", ".join(f"{count:,} {state}" for state, count in result["ended"].items())
-        lines += [
-            "## Answers while processes are killed",
-            "",
-            f"{result['date']}, commit {result['commit']}; {result['machine']}. `{result['command']}`.",
-            "",
-            f"- killed with SIGKILL: {kills}; and generator and Valkey once more when all had ended",
-            f"- jobs accepted: {result['jobs']:,}; {ended}",
-            f"- ended once, by their streams of events: {result['ended_once']:,}; with the same answer after the last "
-            f"kills: {result['same_after_the_end']:,}",
-            f"- requests that nobody answered: {result['unreachable']:,}; asked to come again (503): "
-            f"{result['statuses'].get('503', 0):,}",
-            *_tracebacks(result["tracebacks_in_logs"]),
-            "",
-        ]
+        lines += ["## Answers while processes are killed", "", *_soak_totals(result["totals"]), ""]
+        for run in result["runs"]:
+            lines += _soak_run(run)
     return lines
+
+
+def _soak_totals(total: Json) -> list[str]:
+    kills = _counts(total["kills_by_kind"])
+    lines = [
+        f"- {total['runs']} runs, {total['kills']:,} processes killed with SIGKILL: {kills}",
+        f"- jobs accepted: {total['jobs']:,}; {_counts(total['ended'])}; large uploads: {total['large_uploads']:,}",
+        f"- ended once, by their streams of events: {total['ended_once']:,}; with the same answer after the last "
+        f"kills: {total['same_after_the_end']:,}; wrong in any way: {total['wrong']:,}",
+        f"- requests that nobody answered: {total['unreachable']:,}; asked to come again (503): "
+        f"{total['asked_to_come_again']:,}",
+    ]
+    with_calm, with_retry = (total["runs_with"][name] for name in ("calm", "retry_after"))
+    if with_retry:
+        lines.append(
+            f"- 503 without Retry-After, in the {with_retry} runs that looked: {total['without_retry_after']:,}"
+        )
+    if with_calm:
+        lines.append(
+            f"- answers of a calm run, asked for again while processes were killed, in the {with_calm} runs that did: "
+            f"{total['calm_equal']:,} equal, {total['calm_unequal']:,} not"
+        )
+    return lines
+
+
+def _soak_run(run: Json) -> list[str]:
+    cut_off = "" if run.get("phase", "done") == "done" else f" Cut off in its {run['phase']}."
+    return [
+        f"{run['date']}, commit {run['commit']}; {run['machine']}. `{run['command']}`.{cut_off}",
+        "",
+        f"- killed: {_counts(run['kills'])}",
+        f"- jobs: {run['jobs']:,}; {_counts(run['ended'])}",
+        *(f"- failed, {count}: {reason}" for reason, count in run["failures"].items()),
+        *_tracebacks(run["tracebacks_in_logs"]),
+        *_footprint_lines(run),
+        "",
+    ]
+
+
+def _footprint_lines(run: Json) -> list[str]:
+    """Earlier runs have two samples."""
+    if "footprint" not in run:
+        return []
+    footprint = run["footprint"]
+    lines = [
+        "",
+        f"Memory (an evaluator: mean of those that ran; children included) and disk, {len(footprint['sampled_s'])} samples over "
+        f"{max(footprint['sampled_s'], default=0):,.0f} s; slope over the last two thirds, +- a standard error:",
+        "",
+        "| what | first, MiB | last | least | most | MiB a minute | flat |",
+        "|---" * 7 + "|",
+    ]
+    for kind, series in footprint["mib"].items():
+        held = [mib for mib in series if mib is not None]
+        slope = footprint["slopes"][kind]
+        told = "- | -" if slope is None else f"{slope['mib_a_minute']:+.2f} +- {slope['standard_error']:.2f} | "
+        told += "" if slope is None else shown(slope["is_flat"])
+        lines.append(f"| {kind} | {held[0]:,.0f} | {held[-1]:,.0f} | {min(held):,.0f} | {max(held):,.0f} | {told} |")
+    return lines
+
+
+def _counts(by_name: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in by_name.items())
 
 
 def _tracebacks(found: int | dict[str, int]) -> list[str]:

@@ -81,15 +81,20 @@ def demonstrate(console: Console, client: Client, matrix: Path) -> None:
 
 
 def wait_until_ready(
-    client: Client, stack: Stack, tell: Callable[[str], None] = lambda news: None, *, is_whole: bool = False
+    client: Client,
+    stack: Stack,
+    tell: Callable[[str], None] = lambda news: None,
+    *,
+    is_whole: bool = False,
+    timeout_s: float = READY_TIMEOUT_S,
 ) -> None:
     """Until the generator takes requests, and (`is_whole`) everything works, the engine too; `tell` gets what is
     missing, often. Raises Unavailable after a while."""
-    end = time.monotonic() + READY_TIMEOUT_S
+    end = time.monotonic() + timeout_s
     while not (health := client.health()).is_ready or (is_whole and health.problem is not None):
         if time.monotonic() > end:
             raise Unavailable(
-                f"the stack is not ready after {READY_TIMEOUT_S:.0f} s ({health.describe()}); see "
+                f"the stack is not ready after {timeout_s:.0f} s ({health.describe()}); see "
                 f"{stack.log_file('generator')}"
             )
         tell(f"waiting for the stack: {health.problem}" if health.is_alive else "waiting for the stack to start")

@@ -45,6 +45,8 @@ class StackOptions:
     """None: the embedded Valkey."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Beyond what the stack sets itself."""
+    longest_pause_s: float = LONGEST_PAUSE_S
+    """Before a service that ends again and again is started anew."""
 
 
 @dataclass
@@ -191,7 +193,7 @@ class Stack:
 
     def _pause(self, service: _Service, now: float) -> None:
         service.restart_at = now + service.pause_s
-        service.pause_s = min(2 * service.pause_s, LONGEST_PAUSE_S)
+        service.pause_s = min(2 * service.pause_s, self._options.longest_pause_s)
 
 
 def _lock(state: Path) -> int:

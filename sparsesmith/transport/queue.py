@@ -427,9 +427,10 @@ class EvaluationWorker(SimpleWorker):
 
     def _owns(self, job: Job) -> bool:
         """Whether the job goes on, and is registered as run by this worker."""
-        if self.execution is None or read_status(self.connection, job.id) in {None, *ENDED}:
+        execution = self.execution  # The pulse looks, too, while the job ends and takes it away.
+        if execution is None or read_status(self.connection, job.id) in {None, *ENDED}:
             return False
-        return self.connection.zscore(job.started_job_registry.key, self.execution.composite_key) is not None
+        return self.connection.zscore(job.started_job_registry.key, execution.composite_key) is not None
 
     def _refuse(self, job: Job, queue: Queue, reason: str) -> None:
         with self.connection.pipeline() as pipeline:
