@@ -369,8 +369,8 @@ def paired(bench: _Bench, problem: Problem, candidates: Sequence[Candidate]) -> 
         for name, text in named.items()
     ]
     workbench, race = bench.process.open(problem), Kept(math.inf)
-    workbench.draw()
     best = workbench.baselines().best_routine()
+    workbench.draw()
     with CompilationsAhead(bench.compiler, bench.process.description().architecture, COMPILE_S) as ahead:
         ahead.start(parsed)
         passed = [
