@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
 from benchmarks.matrices.layers import DLMC_PREFIX, LAYERS, LLAMA, MATRIX_CLASS
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import ROOT
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
 from sparsesmith.matrix.pack import pack_index, read_pack
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,30 @@ class Example:
     def load(self) -> Matrix:
         pattern, _ = read_matrix(self.path, self.path.name, MatrixLimits())
         return Matrix(self.name, "example", "example", pattern)
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Another's matrix with rows and columns in a random order: the same for both where it is square."""
+
+    source: Source
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def load(self) -> Matrix:
+        matrix = self.source.load()
+        return Matrix(matrix.name, matrix.matrix_class, matrix.split, permuted(matrix.pattern, self.seed))
+
+
+def permuted(pattern: Pattern, seed: int) -> Pattern:
+    """P A P^T of a square pattern, P A Q of another."""
+    chance = np.random.default_rng(seed)
+    rows = chance.permutation(pattern.num_rows)
+    cols = rows if pattern.num_rows == pattern.num_cols else chance.permutation(pattern.num_cols)
+    return pattern_from_scipy(pattern.to_scipy(np.ones(pattern.nnz, np.int8))[rows][:, cols])
 
 
 def core_sources(pack: Path) -> list[Packed]:

@@ -6,12 +6,13 @@ timed again in turns with the best routine. What a job queue adds is not in thes
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from benchmarks.measure.invention import Kinship, digest
 from benchmarks.measure.preparation import Prepared
-from services.evaluator.candidates import Parsed
+from services.evaluator.candidates import Parsed, parse_text
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
@@ -35,6 +36,7 @@ from sparsesmith_proto.kernel import (
     Passed,
     Rejected,
     Repeats,
+    UserWritten,
 )
 
 BATCH = 8
@@ -128,22 +130,27 @@ class Contest:
     graded_at_s: dict[str, float]
     """Seconds of the device, the library's routines included, until each program of the families had been graded."""
 
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """Text of a sample that passed -> digest of its machine code."""
+    family_codes: frozenset[str] = frozenset()
+    """Digests of the families' programs that were compiled, the nearest to the samples among them."""
+
     @property
     def winner_at_s(self) -> float | None:
         """Until the program that was the fastest in the end had been graded; None where none passed."""
-        passed = self._passed()
+        passed = self._graded()
         return min(passed)[-1] if passed else None
 
     @property
     def as_good_at_s(self) -> float | None:
         """Until that one had been, or another whose time is at most AS_GOOD times its; None where none passed."""
-        passed = self._passed()
+        passed = self._graded()
         if not passed:
             return None
         (_, winner_us), winner_at_s = min(passed)
         return min(winner_at_s, *(at_s for (_, us), at_s in passed if us <= AS_GOOD * winner_us))
 
-    def _passed(self) -> list[tuple[tuple[bool, float], float]]:
+    def _graded(self) -> list[tuple[tuple[bool, float], float]]:
         """Of each program that passed its standing, and when it had been graded."""
         return [
             (each.outcome.standing, self.graded_at_s[each.candidate.program])
@@ -152,8 +159,13 @@ class Contest:
         ]
 
 
-def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Contest:
-    """Tunes by families, then grades a policy's samples, each field with its own finals.
+def hold(
+    prepared: Prepared,
+    samples: tuple[Candidate, ...],
+    process: DeviceProcess,
+    kin: Mapping[str, Kinship] | None = None,
+) -> Contest:
+    """Tunes by families, then grades a policy's samples, each field with its own finals. `kin`: of the samples' texts.
 
     Raises what the evaluator raises where the workload does not fit the device or the device is lost.
     """
@@ -168,7 +180,51 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
         policy: tuple[Evaluation, ...] = ()
         if samples:
             policy = _graded_apart(samples, prepared, workbench, baselines)
-    return Contest(baselines, families, policy, without_overlap, spent, search_s, graded_at_s)
+        codes = _codes(_passed(policy), prepared)
+        compared = _passed(each for each in policy if _kind(each, kin) == "family")
+        nearest = {each.nearest for each in (kin or {}).values() if each.nearest}
+        family_codes = _codes([*_passed(families), *compared, *nearest], prepared) if samples else {}
+    return Contest(
+        baselines,
+        families,
+        policy,
+        without_overlap,
+        spent,
+        search_s,
+        graded_at_s,
+        codes,
+        frozenset(family_codes.values()),
+    )
+
+
+def _kind(evaluation: Evaluation, kin: Mapping[str, Kinship] | None) -> str | None:
+    known = (kin or {}).get(as_written(evaluation.candidate))
+    return None if known is None else known.kind
+
+
+def as_written(candidate: Candidate) -> str:
+    """Its text before its numbers were filled in."""
+    return candidate.written or candidate.program
+
+
+def _passed(evaluations: Iterable[Evaluation]) -> list[str]:
+    return [each.candidate.program for each in evaluations if isinstance(each.outcome, Passed)]
+
+
+def _codes(texts: Iterable[str], prepared: Prepared) -> dict[str, str]:
+    """Digests of machine code by text; of what compiles."""
+    programs = {text: parse_text(text, prepared.workload) for text in dict.fromkeys(texts)}
+    prepared.ahead.start(Parsed(_unnamed(text), program) for text, program in programs.items())
+    found = {}
+    for text, program in programs.items():
+        binary = None if isinstance(program, Rejected) else prepared.ahead.result(program)
+        if isinstance(binary, Compiled):
+            found[text] = digest(binary.cubin or binary.ptx)
+    return found
+
+
+def _unnamed(text: str) -> Candidate:
+    return Candidate(candidate_id="compiled", program=text, origin=UserWritten())
 
 
 def _tune(

@@ -2,7 +2,8 @@
 
     python -m benchmarks.measure.run                                  the examples and the generated matrices
     python -m benchmarks.measure.run --pack CORE.pack                 the core development matrices too
-    python -m benchmarks.measure.run --pack CORE.pack --samples SAMPLES.jsonl    only what a policy wrote for, its samples beside the tuner
+    python -m benchmarks.measure.run --pack CORE.pack --samples SAMPLES.jsonl    only what a policy wrote for, its samples beside the tuner;
+                                                                      of permuted matrices or another conditioning as the file says
     python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
     python -m benchmarks.measure.run --layers                         pruned layers only, SpMM, dense cuBLAS in the same type beside it
     python -m benchmarks.measure.run --dlmc --pack ALL.pack           the same of DLMC's matrices
@@ -23,14 +24,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.matrices.structure import vector_bytes
 from benchmarks.matrices.suites import (
+    Permuted,
     Source,
     core_sources,
     dlmc_sources,
@@ -40,8 +44,9 @@ from benchmarks.matrices.suites import (
     layer_sources,
     llama_sources,
 )
-from benchmarks.measure.contest import Contest, hold
+from benchmarks.measure.contest import Contest, as_written, hold
 from benchmarks.measure.dense import dense_times
+from benchmarks.measure.invention import Kinship, digest, kinships
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.measure.sputnik import Sputnik, SputnikUnusable, sputnik_times
 from benchmarks.origin import ROOT, command, device_folder, source_commit
@@ -80,8 +85,33 @@ SAMPLE_PREFIX = "policy"
 SWITCH_INTERVAL_S = 0.0005
 """The thread that ranks the next workload must not keep the one that feeds the device waiting, as it would for 5 ms."""
 
+KINSHIP_PROCESSES = 4
+"""Each writes whole grids, which takes seconds."""
+
 Row = dict[str, Any]
-Samples = dict[tuple[str, str, str, int], list[str]]
+Kind = tuple[str, str, str, int]
+"""Matrix, operation, element type, dense columns."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a policy wrote."""
+
+    programs: Mapping[Kind, list[str]] = field(default_factory=dict)
+    how: Mapping[str, Any] = field(default_factory=dict)
+    """The policy's name, and what is unusual: `permuted`, `conditioning`, `nats`."""
+    kin: dict[Kind, "Future[dict[str, Kinship]]"] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Of their result file."""
+        if "permuted" in self.how:
+            return "samples_permuted"
+        return f"samples_{self.how['conditioning']}" if "conditioning" in self.how else "samples"
+
+    def source(self, source: Source) -> Source:
+        """The matrix that they were written for."""
+        return Permuted(source, self.how["permuted"]) if "permuted" in self.how else source
 
 
 def main() -> None:
@@ -93,37 +123,44 @@ def main() -> None:
     with (
         closing(device_process(settings)) as process,
         Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
+        ProcessPoolExecutor(KINSHIP_PROCESSES, get_context("spawn")) if samples.programs else nullcontext() as kin,
     ):
         device = process.start()
         cost = CostModels(options.cost_model).on(device.name)
         workshop = Workshop(cost, compiler, device.architecture, settings.compile_limit_s)
-        how = {
+        how: Row = {
             "commit": commit,
             "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
         }
-        if options.samples:
-            how["policy"] = _policy_of(options.samples)
+        how |= samples.how
         if options.sputnik:
             if device.kind != "cuda":
                 raise SystemExit(f"--sputnik: it is timed on a GPU; the device here is {device.name}")
             how["sputnik"] = options.sputnik.sources
         suites = {plan: _suite(options, plan, device, how, samples) for plan in map(parse_plan, options.plan)}
-        work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
+        work = [(source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources)]
+        if kin is not None:
+            for source, plan in work:
+                texts = samples.programs[source.name, *_kind_of(plan)]
+                samples.kin[source.name, *_kind_of(plan)] = kin.submit(kinships, source, plan, texts)
         with closing(prepared_workloads(work, workshop)) as workloads:
             results = {plan: result for plan, (_, result) in suites.items()}
             _measure_all(workloads, samples, process, results, deadline, options.sputnik)
+        if kin is not None:
+            kin.shutdown(wait=False, cancel_futures=True)
         for _, result in suites.values():
             print(result.summary(), flush=True)
 
 
 def _suite(
-    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, str], samples: Samples
+    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, Any], samples: Samples
 ) -> tuple[list[Source], "SuiteResult"]:
     """The matrices of a plan, and its result file with what an earlier run has measured."""
     sources = _sources(options, plan)
     if options.samples:
-        sources = [source for source in sources if (source.name, *_kind_of(plan)) in samples]
-    result = SuiteResult(_suite_kind(options), options.out, plan, device, how, [source.name for source in sources])
+        sources = [samples.source(each) for each in sources if (each.name, *_kind_of(plan)) in samples.programs]
+    kind = samples.kind if options.samples else _suite_kind(options)
+    result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
     if options.resume:
         result.resume(options.resume)
     return sources, result
@@ -173,8 +210,13 @@ def _measured(prepared: Prepared | Unprepared, samples: Samples, process: Device
         return {"name": prepared.name, "failed": prepared.message}
     try:
         device = process.description()
-        contest = hold(prepared, _samples_of(samples, prepared, device.num_sms), process)
-        return measured_row(prepared, contest, device)
+        named = prepared.matrix.name, *_kind_of(prepared.plan)
+        kin = samples.kin[named].result() if named in samples.kin else {}
+        contest = hold(prepared, _samples_of(samples, prepared, device.num_sms), process, kin)
+        row = measured_row(prepared, contest, device)
+        if kin:
+            row["policy"]["samples"] = [sample_row(each, contest, kin) for each in contest.policy]
+        return row
     except SparsesmithError as error:
         return {"name": prepared.matrix.name, "failed": error.message}
 
@@ -183,7 +225,7 @@ class SuiteResult:
     """The result file of a plan."""
 
     def __init__(
-        self, kind: str, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
+        self, kind: str, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, Any], names: list[str]
     ) -> None:
         self._file = out / device_folder(device) / _file_name(kind, plan)
         self._kind, self._plan, self._device, self._how, self._wanted = kind, plan, device, how, names
@@ -316,6 +358,21 @@ def _summary(
     }
 
 
+def sample_row(evaluation: Evaluation, contest: Contest, kin: Mapping[str, Kinship]) -> Row:
+    """What is kept of one sample. `us`: of the finals where `final`, else a brief time. `other_code`: its machine code is
+    that of no family program that was compiled for the matrix: what the tuner graded, what the policy wrote of the
+    families' texts, and the family program that is most like the sample."""
+    written, outcome = as_written(evaluation.candidate), evaluation.outcome
+    known = kin[written]
+    row: Row = {"outcome": outcome.outcome, "text": digest(written), "masked": known.masked, "kind": known.kind}
+    if not isinstance(outcome, Passed):
+        return row
+    timing, code = outcome.timing, contest.codes.get(evaluation.candidate.program, "")
+    is_final = isinstance(timing, MeasuredTiming) and timing.is_final
+    other = code not in contest.family_codes
+    return row | {"us": timing.median_us, "final": is_final, "code": code, "other_code": other}
+
+
 def _num_launches(candidate: Candidate, workload: Workload) -> int:
     program = parse_text(candidate.program, workload)
     assert isinstance(program, KernelProgram), "it passed"
@@ -375,7 +432,7 @@ def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
 
 def _samples_of(samples: Samples, prepared: Prepared, num_sms: int) -> tuple[Candidate, ...]:
     plan, problem = prepared.plan, Problem(prepared.workload, prepared.matrix.pattern)
-    programs = samples.get((prepared.matrix.name, *_kind_of(plan)), [])
+    programs = samples.programs.get((prepared.matrix.name, *_kind_of(plan)), [])
     return candidates_of(programs, problem, num_sms)
 
 
@@ -394,14 +451,14 @@ def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tu
 
 def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
-    parsed: Iterator[Mapping[str, Any]] = map(json.loads, lines)
-    return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
-
-
-def _policy_of(path: Path) -> str:
-    """The name of the policy that wrote a file of samples."""
-    with path.open(encoding="utf-8") as lines:
-        return str(json.loads(next(lines))["policy"])
+    parsed: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
+    how = (
+        {name: parsed[0][name] for name in ("policy", "permuted", "conditioning", "nats") if name in parsed[0]}
+        if parsed
+        else {}
+    )
+    programs = {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
+    return Samples(programs, how)
 
 
 def _suite_kind(options: argparse.Namespace) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.report.at_once import builder_lines, determinism_lines, http_lines, instant_lines
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
+from benchmarks.report.policy import ENGINE, EQUAL_SECONDS, equal_seconds_lines, rate_lines
 from benchmarks.report.results import Json
 from benchmarks.report.solvers import conjugate_lines, programme_lines
 
@@ -34,6 +35,8 @@ EVIDENCE = {
         "Leave one out: how much slower, in geometric mean, the best recorded program would be without a family. Families "
         "whose parameters cover another's programs hide each other's worth.",
     ),
+    "equal_seconds": ("Policy and mutators at equal seconds", EQUAL_SECONDS),
+    "engine_rate": ("Tokens a second", ENGINE),
     "throughput": (
         "Candidates graded a second",
         "Jobs through a real queue to one evaluator, one matrix each, from the first submission to the last report: opening "
@@ -278,6 +281,8 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "tuner_grids": _regrets_by_matrix,
     "harvest": _harvest,
     "strategy_worth": _worth,
+    "equal_seconds": equal_seconds_lines,
+    "engine_rate": rate_lines,
     "fixed_values": _fixed_values,
     "instant_http": http_lines,
     "instant": instant_lines,

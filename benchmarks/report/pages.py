@@ -22,6 +22,7 @@ from benchmarks.report.layers import dlmc_section, layers_section
 from benchmarks.report.missed import missed_section
 from benchmarks.report.online import online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
+from benchmarks.report.policy import sample_lines
 from benchmarks.report.results import (
     Json,
     Suite,
@@ -114,6 +115,8 @@ def report(results: list[Json]) -> str:
     parts += dlmc_section(read_dlmc(results))
     policy = tables.policy_lines(read_samples(results))
     parts += ["## Policy samples", "", *policy, ""] if policy else []
+    single = sample_lines(results)
+    parts += ["### Samples one by one", "", *single, ""] if single else []
     parts += evidence.services(results)
     return "\n".join(parts).rstrip() + "\n"
 

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
@@ -45,10 +45,14 @@ class FamilyProposer:
     is_ready = False
     patience_s = 0.0
 
-    def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
+    def __init__(
+        self, task: TuningTask, cost_models: CostModels, limit: int, limits: TuningLimits | None = None
+    ) -> None:
+        """`limits`: when the tuner has had enough, but for its candidates, which are `limit`. None: as ever."""
         self._task = task
         self._cost_models = cost_models
         self._limit = limit
+        self._limits = limits or TuningLimits()
         self._waiting: Batch | None = None
         self._search: _Search | None = None
 
@@ -62,7 +66,7 @@ class FamilyProposer:
             return batch
         most = NEXT_BATCHES
         if self._search is None:
-            self._search = await asyncio.to_thread(_Search, self._task, self._cost_models, self._limit)
+            self._search = await asyncio.to_thread(_Search, self._task, self._cost_models, self._limit, self._limits)
             most = FIRST_BATCH
         self._search.read(standing)
         batch = await asyncio.to_thread(self._search.next_batch, min(size, most))
@@ -103,14 +107,13 @@ class _Search:
     form is the faster on this matrix: fewer bytes do not pay where latency is all.
     """
 
-    def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
+    def __init__(self, task: TuningTask, cost_models: CostModels, limit: int, limits: TuningLimits) -> None:
         values = task.problem.values
         self._task = task
         self._cost_models = cost_models
         self._cost: CostModel = cost_models.expected(task.problem.workload.operation, task.device)
-        limits = TuningLimits(candidates=limit)
         grid = grid_of_problem(task.problem, task.order.options.reorder)
-        self._tuner = Tuner(grid, self._cost, limits, _allowed(task))
+        self._tuner = Tuner(grid, self._cost, replace(limits, candidates=limit), _allowed(task))
         self._compressions = () if values is None else tuple(compressions(values))
         self._limit = limit
         self._sent: dict[str, _Sent] = {}

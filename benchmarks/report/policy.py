@@ -1,0 +1,221 @@
+"""What is told of a policy: gains at equal seconds, its samples one by one, what it needs of the matrix, tokens a second."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure.invention import invented
+from benchmarks.report.results import NNZ_CLASSES, Json, geometric_mean
+
+RESAMPLES = 10_000
+BEST_OF = (1, 4, 16, 64)
+UNUSUAL = {
+    "samples": "as trained",
+    "samples_permuted": "rows and columns permuted",
+    "samples_shuffled": "another matrix shown",
+    "samples_none": "no matrix shown",
+}
+"""Kind of result file -> what the policy was shown."""
+
+EQUAL_SECONDS = (
+    "Every arm has the GPU for the same seconds on each matrix, sampling and grading both counted; then the arms' winners are timed in turns. "
+    "Gain: the tuner's time over the arm's, geometric mean (95 % over matrices, by bootstrap), above 1 the arm is faster. "
+    "on: the tuner without its early end. auto: with the policy. mutate: and mutators. down: the policy's engine never comes up. "
+    "random: a policy of random weights."
+)
+SAMPLES = (
+    "Single samples at temperature 1, validation and generated matrices. In brackets 95 % over matrices, by bootstrap. Best of k: in the mean of the "
+    "groups of k samples in their order, times of the finals where a sample has them, else brief ones; a group without any that passed "
+    "counts as the best routine. Different: texts that passed, of all samples of a workload, mean. Invented: samples that passed and are no family's text, numbers "
+    "masked, or one outside its grid, with machine code that no family program has which was compiled for the matrix, the most alike one among them."
+)
+ENGINE = "Prompts of validation matrices in the generator's engine, all at once. as shipped: 64 samples at a time in a tenth of the memory."
+
+Interval = tuple[float, float, float]
+"""Mean, low, high."""
+
+
+def arm_gains(rows: Iterable[Json]) -> Json:
+    """By kind of workload, arm and nnz class: gain over `families` with its interval, and of how many matrices."""
+    gains: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for row in rows:
+        own = row.get("arms", {}).get("families", {}).get("us")
+        for arm, told in row.get("arms", {}).items():
+            if own and told["us"]:
+                gains.setdefault(row["workload"], {}).setdefault(arm, []).append((row["nnz"], own / told["us"]))
+    return {
+        kind: {arm: _by_class(found) for arm, found in arms.items() if arm != "families"}
+        for kind, arms in gains.items()
+    }
+
+
+def _by_class(gains: Sequence[tuple[int, float]]) -> Json:
+    """Of all matrices, and of each class that has any."""
+    classes = {each.name: [gain for nnz, gain in gains if each.low <= nnz < each.high] for each in NNZ_CLASSES}
+    groups = {"all": [gain for _, gain in gains]} | {name: found for name, found in classes.items() if found}
+    return {name: _told(geometric_interval(found), len(found)) for name, found in groups.items()}
+
+
+def _told(interval: Interval, matrices: int) -> Json:
+    mean, low, high = (round(value, 4) for value in interval)
+    return {"gain": mean, "low": low, "high": high, "matrices": matrices}
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Mean, and 95 % of the means of resampled values; the same each time."""
+    known = np.array(values)
+    chosen = np.random.default_rng(0).integers(len(known), size=(RESAMPLES, len(known)))
+    low, high = np.quantile(known[chosen].mean(axis=1), [0.025, 0.975])
+    return float(known.mean()), float(low), float(high)
+
+
+def geometric_interval(values: Sequence[float]) -> Interval:
+    """As mean_interval, of geometric means."""
+    mean, low, high = mean_interval([math.log(value) for value in values])
+    return math.exp(mean), math.exp(low), math.exp(high)
+
+
+def equal_seconds_lines(result: Json) -> list[str]:
+    """A kind of workload and arm a line."""
+    classes = ["all", *(each.name for each in NNZ_CLASSES)]
+    searches = _searches(result["rows"])
+    lines = [
+        f"{result['seconds_each']:g} s a workload and arm; policy {result['policy']}, cost model {result['cost_model']}.",
+        "",
+        f"| workload | arm | {' | '.join(classes)} | candidates | seconds | won by |",
+        "|---" * (len(classes) + 5) + "|",
+    ]
+    for kind, arms in result["kinds"].items():
+        for arm, found in {"families": {}, **arms}.items():
+            gains = ["1" if arm == "families" else _gain(found.get(name)) for name in classes]
+            lines.append(f"| {kind} | {arm} | {' | '.join(gains)} | {searches(kind, arm)} |")
+    return lines
+
+
+def _gain(found: Json | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found['gain']:.3f}x ({found['low']:.3f} to {found['high']:.3f}), {found['matrices']}"
+
+
+def _searches(rows: Sequence[Json]) -> Callable[[str, str], str]:
+    def told(kind: str, arm: str) -> str:
+        of = [row["arms"][arm] for row in rows if row["workload"] == kind and arm in row.get("arms", {})]
+        by = sorted({each["by"] for each in of if each["by"]})
+        winners = ", ".join(f"{source} {sum(each['by'] == source for each in of)}" for source in by)
+        mean = len(of) or 1
+        cells = [
+            f"{sum(each['candidates'] for each in of) / mean:.0f}",
+            f"{sum(each['seconds'] for each in of) / mean:.1f}",
+        ]
+        return " | ".join([*cells, winners or "-"])
+
+    return told
+
+
+def sample_lines(results: Iterable[Json]) -> list[str]:
+    """Of the files of samples, those under other conditions after those as trained; empty without any."""
+    known = [each for each in results if each.get("kind") in UNUSUAL and each["device"]["kind"] == "cuda"]
+    order = list(UNUSUAL)
+    known.sort(key=lambda each: (order.index(each["kind"]), each["operation"] != "spmv", each["element_type"]))
+    ks = ", ".join(map(str, BEST_OF))
+    lines = [
+        f"| workload | shown | device | matrices | pass@1 | worst | best of {ks} over the tuner's best | best of {ks} over the best routine "
+        "| different of n | invented | nats a program |",
+        "|---" * 11 + "|",
+    ]
+    for result in known:
+        rows = [
+            row
+            for row in result["rows"]
+            if "failed" not in row and row["split"] != "train" and row["policy"]["outcomes"]
+        ]
+        if rows:
+            lines.append(f"| {' | '.join(_sample_cells(result, rows))} |")
+    return [SAMPLES, "", *lines] if len(lines) > 2 else []
+
+
+def _sample_cells(result: Json, rows: Sequence[Json]) -> list[str]:
+    columns = f", {result['num_dense_cols']} columns" if result["operation"] == "spmm" else ""
+    shown = UNUSUAL[result["kind"]] + (f" (seed {result['permuted']})" if "permuted" in result else "")
+    passed = [_share(row["policy"]["outcomes"]) for row in rows]
+    return [
+        f"{result['operation']} {result['element_type']}{columns}",
+        shown,
+        result["device"]["name"],
+        str(len(rows)),
+        _percent(mean_interval(passed)),
+        f"{min(passed):.0%}",
+        *_cells_of_single_samples([row for row in rows if "samples" in row["policy"]]),
+        _nats(result.get("nats")),
+    ]
+
+
+def _cells_of_single_samples(rows: Sequence[Json]) -> list[str]:
+    """Early files kept no single samples."""
+    if not rows:
+        return ["-"] * 4
+    samples = [row["policy"]["samples"] for row in rows]
+    different = [len({each["text"] for each in found if each["outcome"] == "passed"}) for found in samples]
+    new = [sum(map(invented, found)) / len(found) for found in samples]
+    tuned = [(row, row["families"]["best"]["us"]) for row in rows if row["families"]["best"]]
+    routines = [(row, row["best_baseline"]["us"]) for row in rows]
+    return [
+        _best_of(tuned),
+        _best_of(routines),
+        f"{np.mean(different):.1f} of {len(samples[0])}",
+        _percent(mean_interval(new)),
+    ]
+
+
+def _best_of(rows: Sequence[tuple[Json, float]]) -> str:
+    cells = []
+    for k in BEST_OF:
+        gains = [best_of(row["policy"]["samples"], k, us, row["best_baseline"]["us"]) for row, us in rows]
+        found = [gain for gain in gains if gain is not None]
+        cells.append(_times(geometric_interval(found)) if found else "-")
+    return ", ".join(cells)
+
+
+def best_of(samples: Sequence[Mapping[str, Any]], k: int, against_us: float, routine_us: float) -> float | None:
+    """A time over that of the best of k samples, geometric mean of the groups of k; None of fewer than k samples."""
+    groups = [samples[start : start + k] for start in range(0, len(samples) - k + 1, k)]
+    if not groups:
+        return None
+    fastest = [min((each["us"] for each in group if "us" in each), default=routine_us) for group in groups]
+    return against_us / geometric_mean(fastest)
+
+
+def _share(outcomes: Mapping[str, int]) -> float:
+    return outcomes.get("passed", 0) / sum(outcomes.values())
+
+
+def _percent(interval: Interval) -> str:
+    mean, low, high = interval
+    return f"{mean:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _times(interval: Interval) -> str:
+    mean, low, high = interval
+    return f"{mean:.2f}x ({low:.2f} to {high:.2f})"
+
+
+def _nats(nats: Mapping[str, Mapping[str, float]] | None) -> str:
+    return ", ".join(f"{kind} {told['program']:.2f}" for kind, told in nats.items()) if nats else "-"
+
+
+def rate_lines(result: Json) -> list[str]:
+    """A mode of the engine a line."""
+    lines = [
+        "| mode | samples at a time | share of the memory | samples | tokens a sample, median, most | seconds | samples a second | tokens a second |",
+        "|---" * 8 + "|",
+    ]
+    for row in result["rows"]:
+        lengths = row["tokens_of_a_sample"]
+        lines.append(
+            f"| {row['mode']} | {row['at_once']:,} | {row['gpu_memory']:.0%} | {row['samples']:,} | {lengths['median']:.0f}, {lengths['most']:,} | "
+            f"{row['seconds']:.1f} | {row['samples_a_second']:.1f} | {row['tokens_a_second']:,.0f} |"
+        )
+    return lines

@@ -1,0 +1,469 @@
+"""What policy and mutators bring at equal seconds of one GPU, sampling and grading both counted.
+
+    python -m benchmarks.tuning.equal_seconds PACK [--plan spmv:float32:1 spmm:float32:32 ...] [--seconds-each 10]
+        [--arms families on auto mutate down random] [--matrices 12] [--seconds S] [--resume] [--out benchmarks/results]
+
+Each workload is searched once by every arm, the arms in turns on the same matrix, their order another one for each workload:
+
+    families   the tuner alone
+    on         the tuner without its early end
+    auto       tuner and policy, as `search=auto` runs them
+    mutate     the same and mutators (SPARSESMITH_GENERATOR_MUTATES)
+    down       `auto` whose policy's engine never comes up
+    random     `auto` whose policy has random weights: what it writes is no program
+
+An arm has the GPU for `--seconds-each`, by the wall clock, from the order to its last report: engine and evaluator share the
+GPU in that time, as in a service, so what the engine samples counts whether or not something is graded meanwhile. The library's routines are
+timed before the first arm; reading the matrix, too, is no arm's. An arm that has enough ends earlier. Then the arms' winners
+are timed at length in turns (`us`), the engine idle; of an arm where nothing passed the best routine's time counts. Gains are the tuner's time
+over the arm's, above 1 the arm is faster. Grading is in this process and its device's, with the inspections of an evaluator; there is no queue.
+
+Matrices: core validation ones and generated ones, taken evenly by nonzeros, in a fixed random order, so that a run which is cut off
+has some of each class. A row is written after every workload; `--resume` goes on where a run of the same commit, device and budget stopped.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from benchmarks.learning.serving import idle_sampler, serving_sampler
+from benchmarks.matrices.suites import Matrix, Source, core_sources, generated_sources
+from benchmarks.measure.invention import digest
+from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
+from benchmarks.report.policy import arm_gains
+from benchmarks.tuning.harvest import Kept
+from benchmarks.tuning.sweep import Plan, parse_plan
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.devices import device_process, inspections_beside
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import FinalTimes
+from services.evaluator.jobs import Grader
+from services.evaluator.local import HeldMatrix
+from services.evaluator.settings import EvaluatorSettings
+from services.generator.orders import KernelOrder
+from services.generator.policy.sampling import PolicySampler
+from services.generator.search import STRATEGIES, Sources, Standing, Strategy
+from services.generator.search.allocator import Allocator
+from services.generator.search.families import FamilyProposer
+from services.generator.search.grading import GradingLimits, graded
+from services.generator.search.standing import Batch, source_of
+from services.generator.search.strategy import allotted
+from services.generator.settings import GeneratorSettings
+from services.generator.task import TuningTask
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.operations import Problem
+from sparsesmith.policy.checkpoint import load_policy, save_policy, save_tokenizer
+from sparsesmith.tuning.grid import grid_of_problem
+from sparsesmith.tuning.models import CostModels
+from sparsesmith.tuning.tuner import TuningLimits
+from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import (
+    Candidate,
+    DeviceDescription,
+    EstimatedTiming,
+    Evaluation,
+    MeasuredTiming,
+    Passed,
+    UserWritten,
+    Workload,
+)
+
+Arm = Literal["families", "on", "auto", "mutate", "down", "random"]
+ARMS: tuple[Arm, ...] = get_args(Arm)
+PLANS = ("spmv:float32:1", "spmv:float64:1", "spmm:float32:8", "spmm:float32:32", "spmm:float32:128")
+MOST_CANDIDATES = 4096
+NO_END = TuningLimits(patience=MOST_CANDIDATES, hope=-1.0)
+COMPILE_S = 60.0
+"""For the winners, which compiled before."""
+READERS = 2
+AHEAD = 3
+"""Matrices that are read or made beside the one on the device."""
+SWITCH_INTERVAL_S = 0.0005
+"""Whoever feeds the device must not wait for the threads that rank and sample."""
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    options = _options()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    settings, end = EvaluatorSettings(), time.monotonic() + options.seconds
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
+        inspections_beside(settings, process.start()) as inspections,
+    ):
+        bench = _Bench(process, compiler, Grader(process, compiler, inspections=inspections))
+        results = _Results(options, process.description())
+        asyncio.run(_run(bench, results, options, end))
+    print(json.dumps(results.told()["kinds"], indent=1))
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What grades."""
+
+    process: DeviceProcess
+    compiler: Compiler
+    grader: Grader
+
+
+class Here:
+    """Evaluations on this machine's device, one job at a time; see `grading.Evaluations`."""
+
+    def __init__(self, grader: Grader, held: HeldMatrix) -> None:
+        self._grader = grader
+        self._held = held
+        self._turn = asyncio.Lock()
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        async with self._turn:
+            return await asyncio.to_thread(self._grader.grade, job, self._held)
+
+
+class _Results:
+    """The result file."""
+
+    def __init__(self, options: argparse.Namespace, device: DeviceDescription) -> None:
+        self._options = options
+        self._device = device
+        self._path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "equal-seconds.json"
+        self.rows: list[Row] = self._before() if options.resume else []
+
+    @property
+    def _how(self) -> Row:
+        return {
+            "commit": self._options.commit or source_commit(),
+            "policy": self._options.policy.name,
+            "cost_model": self._options.cost_model.name,
+            "seconds_each": self._options.seconds_each,
+            "arms": list(self._options.arms),
+        }
+
+    def knows(self, name: str, plan: Plan) -> bool:
+        return any((row["name"], row["workload"]) == (name, told_plan(plan)) for row in self.rows)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(self.told(), indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(self._path)
+
+    def told(self) -> Row:
+        return {
+            "kind": "equal_seconds",
+            "times": "measured" if self._device.kind == "cuda" else "estimated",
+            "device": self._device.model_dump(mode="json"),
+            **self._how,
+            "machine": machine(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": command("benchmarks.tuning.equal_seconds"),
+            "kinds": arm_gains(self.rows),
+            "rows": self.rows,
+        }
+
+    def _before(self) -> list[Row]:
+        if not self._path.exists():
+            return []
+        before = json.loads(self._path.read_text(encoding="utf-8"))
+        is_same = before["device"]["name"] == self._device.name
+        is_same = is_same and all(before.get(name) == value for name, value in self._how.items())
+        return [row for row in before["rows"] if "failed" not in row] if is_same else []
+
+
+async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, end: float) -> None:
+    work = [(plan, source) for plan, source in workloads(options) if not results.knows(source.name, plan)]
+    async with AsyncExitStack() as stack:
+        samplers = await _samplers(stack, options)
+        for number, (plan, read) in enumerate(_read_ahead(work)):
+            if time.monotonic() > end:
+                return
+            matrix = await asyncio.to_thread(read.result)
+            row: Row = {"name": matrix.name, "class": matrix.matrix_class, "split": matrix.split}
+            row |= {"nnz": matrix.pattern.nnz, "workload": told_plan(plan)}
+            try:
+                row |= await _contested(bench, matrix, plan, samplers, options, number)
+            except SparsesmithError as error:
+                row["failed"] = error.message
+            results.add(row)
+            print(_line(row), flush=True)
+
+
+async def _samplers(stack: AsyncExitStack, options: argparse.Namespace) -> dict[Arm, PolicySampler]:
+    """Of the arms that have one."""
+    settings = GeneratorSettings(policy_dir=options.policy)
+    found: dict[Arm, PolicySampler] = {}
+    if {"auto", "mutate"} & {*options.arms}:
+        found["auto"] = found["mutate"] = await stack.enter_async_context(serving_sampler(settings))
+    if "down" in options.arms:
+        found["down"] = idle_sampler(settings)
+    if "random" in options.arms:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ss-random-")))
+        random_policy(options.policy, folder)
+        broken = settings.model_copy(update={"policy_dir": folder})
+        found["random"] = await stack.enter_async_context(serving_sampler(broken))
+    return found
+
+
+def random_policy(policy: Path, folder: Path) -> None:
+    """The policy with weights that nobody trained."""
+    known = load_policy(policy)
+    torch.manual_seed(0)
+    for weights in [*known.model.parameters(), *known.encoder.parameters()]:
+        if weights.dim() > 1:
+            torch.nn.init.normal_(weights, std=0.02)
+    save_policy(known, folder)
+    save_tokenizer((policy / "tokenizer.json").read_text(encoding="utf-8"), folder)
+
+
+def workloads(options: argparse.Namespace) -> list[tuple[Plan, Source]]:
+    """Plans taking turns on each matrix."""
+    sources: list[Source] = [each for each in core_sources(options.pack) if each.split == "validation"]
+    plans = [parse_plan(f"{plan}:{MOST_CANDIDATES}") for plan in options.plan]
+    made = {} if options.no_generated else {each.name: each.nnz for each in generated_sources()}
+    sources += [each for each in generated_sources() if each.name in made]
+    if options.names is not None:
+        sources = [each for each in sources if each.name in options.names]
+    chosen = [sources[place] for place in _evenly(len(sources), options.matrices)]
+    Random("equal seconds").shuffle(chosen)
+    affordable = options.generated_products
+    return [
+        (plan, each) for each in chosen for plan in plans if made.get(each.name, 0) * plan.num_dense_cols <= affordable
+    ]
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    return list(range(count)) if count <= most else [round(place * (count - 1) / (most - 1)) for place in range(most)]
+
+
+def _read_ahead(work: Sequence[tuple[Plan, Source]]) -> Iterator[tuple[Plan, "Future[Matrix]"]]:
+    """Matrices in other processes, in order."""
+    with ProcessPoolExecutor(READERS, mp_context=get_context("spawn")) as readers:
+        asked = ((plan, readers.submit(source.load)) for plan, source in work)
+        waiting = list(islice(asked, AHEAD))
+        try:
+            while waiting:
+                yield waiting.pop(0)
+                waiting += islice(asked, 1)
+        finally:
+            readers.shutdown(wait=False, cancel_futures=True)
+
+
+async def _contested(
+    bench: _Bench,
+    matrix: Matrix,
+    plan: Plan,
+    samplers: Mapping[Arm, PolicySampler],
+    options: argparse.Namespace,
+    number: int,
+) -> Row:
+    """All arms on one workload, and their winners in turns."""
+    problem, held = Problem(_workload(matrix, plan), matrix.pattern), HeldMatrix(matrix.pattern, None)
+    here = Here(bench.grader, held)
+    await here.grade(_first_job(problem, options.seconds_each))
+    models = CostModels(options.cost_model)
+    models.on(bench.process.description().name, plan.operation)
+    arms: dict[Arm, Row] = {}
+    winners: dict[Arm, Evaluation] = {}
+    turn = number % len(options.arms)
+    for arm in [*options.arms[turn:], *options.arms[:turn]]:
+        arms[arm], winner = await searched(arm, problem, here, samplers.get(arm), models, options)
+        if winner is not None:
+            winners[arm] = winner
+    routine_us, final_us = await asyncio.to_thread(
+        paired, bench, problem, [each.candidate for each in winners.values()]
+    )
+    for arm in arms:
+        program = winners[arm].candidate.program if arm in winners else None
+        us = routine_us if program is None else final_us.get(program)
+        arms[arm] |= {"us": us, "program": None if program is None else digest(program)}
+    return {
+        "best_routine_us": routine_us,
+        "first": options.arms[turn],
+        "arms": {arm: arms[arm] for arm in options.arms},
+    }
+
+
+async def searched(
+    arm: Arm,
+    problem: Problem,
+    here: Here,
+    sampler: PolicySampler | None,
+    models: CostModels,
+    options: argparse.Namespace,
+) -> tuple[Row, Evaluation | None]:
+    """One search: what it took and brought, and its fastest program."""
+    settings, standing = GeneratorSettings(), Standing()
+    task, found = _task(arm, problem, options.seconds_each), list[Evaluation]()
+    sources = Sources(sampler, settings.batch_candidates, settings.samples_in_flight, models, mutates=arm == "mutate")
+    batches = STRATEGY[arm](task, sources, MOST_CANDIDATES, standing)
+    limits = GradingLimits(settings.batches_in_flight, options.seconds_each)
+    async for report in graded(batches, task, here, limits, standing.lost):
+        standing.add(report)
+        found += report.evaluations
+    seconds = task.elapsed_s
+    passed = [(each.outcome.standing, each) for each in found if isinstance(each.outcome, Passed)]
+    winner = min(passed, key=lambda pair: pair[0])[1] if passed else None
+    row: Row = {
+        "seconds": round(seconds, 3),
+        "candidates": len(found),
+        "passed": len(passed),
+        "search_us": None if winner is None else _us(winner),
+        "by": None if winner is None else source_of(winner.candidate),
+        "sources": {
+            each.source: {
+                "proposed": each.proposed,
+                "passed": each.passed,
+                "seconds": round(each.seconds, 3),
+                "gain": round(each.gain, 5),
+            }
+            for each in standing.sources()
+        },
+    }
+    return row, winner
+
+
+def families_on(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
+    """The tuner until its grid or its budget is spent."""
+    proposer = FamilyProposer(task, sources.cost_models, limit, NO_END)
+    return allotted([proposer], Allocator(task.run_id), standing, sources.batch_candidates)
+
+
+STRATEGY: Mapping[Arm, Strategy] = {
+    "families": STRATEGIES["families"],
+    "on": families_on,
+    **dict.fromkeys(("auto", "mutate", "down", "random"), STRATEGIES["auto"]),
+}
+
+
+def paired(bench: _Bench, problem: Problem, candidates: Sequence[Candidate]) -> tuple[float, dict[str, float]]:
+    """Of the best routine, and of each different program by its text, timed at length in turns. A program that fails
+    now, and passed before, has none."""
+    texts = list(dict.fromkeys(each.program for each in candidates))
+    named = {f"winner-{place}": text for place, text in enumerate(texts)}
+    parsed = [
+        parse_candidate(Candidate(candidate_id=name, program=text, origin=UserWritten()), problem.workload)
+        for name, text in named.items()
+    ]
+    workbench, race = bench.process.open(problem), Kept(math.inf)
+    best = workbench.baselines().best_routine()
+    workbench.draw()
+    with CompilationsAhead(bench.compiler, bench.process.description().architecture, COMPILE_S) as ahead:
+        ahead.start(parsed)
+        passed = [
+            each.candidate.candidate_id
+            for each in parsed
+            if isinstance(evaluate_kernel(each, ahead.result, workbench, race), Passed)
+        ]
+        final = workbench.retime(passed, best.routine) if passed else None
+    if not isinstance(final, FinalTimes):
+        return best.timing.median_us, {}
+    times = {
+        named[name]: timing.median_us
+        for name, timing in final.kernels.items()
+        if isinstance(timing, MeasuredTiming | EstimatedTiming)
+    }
+    return final.routine.median_us, times
+
+
+def _workload(matrix: Matrix, plan: Plan) -> Workload:
+    return Workload(
+        pattern=matrix.pattern.digest,
+        operation=plan.operation,
+        element_type=plan.element_type,
+        num_dense_cols=plan.num_dense_cols,
+    )
+
+
+def _first_job(problem: Problem, seconds: float) -> EvaluationJob:
+    """Has the matrix opened and the routines timed."""
+    grid = grid_of_problem(problem)
+    instance = grid.instance(int(np.argmin(grid.estimates())))
+    candidate = Candidate(candidate_id="first", program=instance.written, origin=UserWritten())
+    budget_s = 60.0 + seconds
+    return EvaluationJob(job_id="first", workload=problem.workload, candidates=(candidate,), budget_s=budget_s)
+
+
+def _task(arm: Arm, problem: Problem, seconds: float) -> TuningTask:
+    workload = problem.workload
+    options = TuningOptions(
+        operation=workload.operation,
+        element_type=workload.element_type,
+        num_dense_cols=workload.num_dense_cols,
+        search="families" if arm in ("families", "on") else "auto",
+        budget=Budget(candidates=MOST_CANDIDATES, seconds=seconds),
+    )
+    assert workload.pattern is not None, "of a matrix"
+    run_id = f"{arm}-{workload.pattern[:12]}-{workload.operation}-{workload.element_type}-{workload.num_dense_cols}"
+    return TuningTask(run_id, run_id, KernelOrder(workload=workload, options=options), problem)
+
+
+def _us(evaluation: Evaluation) -> float:
+    assert isinstance(evaluation.outcome, Passed)
+    return evaluation.outcome.timing.median_us
+
+
+def told_plan(plan: Plan) -> str:
+    """`spmv float32`, `spmm 32 float32`."""
+    columns = f" {plan.num_dense_cols}" if plan.operation == "spmm" else ""
+    return f"{plan.operation}{columns} {plan.element_type}"
+
+
+def _line(row: Row) -> str:
+    if "failed" in row:
+        return f"{row['name']} {row['workload']} FAILED {row['failed'][:200]}"
+    told = (
+        f"{arm} {'-' if of['us'] is None else format(of['us'], '.3f')} ({of['candidates']}, {of['seconds']:.1f} s)"
+        for arm, of in row["arms"].items()
+    )
+    return f"{row['name']} {row['nnz']} {row['workload']} routine {row['best_routine_us']:.3f}: {', '.join(told)}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns")
+    parser.add_argument("--seconds-each", type=float, default=10.0, help="of the GPU, an arm and workload")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--matrices", type=int, default=1000, help="at most, evenly taken")
+    parser.add_argument("--names", nargs="+", help="only these matrices")
+    parser.add_argument("--no-generated", action="store_true")
+    parser.add_argument("--generated-products", type=float, default=3.3e8, help="nnz x columns at most")
+    parser.add_argument("--policy", type=Path, default=ROOT / "models" / "sparsesmith-28m")
+    parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
+    parser.add_argument("--seconds", type=float, default=24 * 3600, help="no workload is begun after this time")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--commit", help="of the code, where there is no git")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.arms = [arm for arm in ARMS if arm in options.arms]
+    if "families" not in options.arms:
+        parser.error("--arms lacks families: gains are over it")
+    return options
+
+
+if __name__ == "__main__":
+    main()
