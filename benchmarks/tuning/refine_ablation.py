@@ -18,13 +18,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import comb
 from pathlib import Path
 from typing import Any, get_args
 
+from benchmarks.learning.serving import serving
 from benchmarks.measure.tasks import Tasks
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
 from benchmarks.report.results import geometric_mean
@@ -34,20 +35,17 @@ from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.orders import KernelOrder
-from services.generator.policy.engine import Engine
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.sampling import PolicySampler
 from services.generator.search import STRATEGIES, Sources, Standing
 from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import source_of
-from services.generator.service import policy_sampler
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from services.generator.writing import Writers
 from services.generator.writing.endpoint import Endpoint, EndpointOptions
 from services.generator.writing.model import Model, ModelOptions
 from services.generator.writing.text import ChatPrompts, TextModel
-from sparsesmith.errors import SparsesmithError, Unavailable
+from sparsesmith.errors import SparsesmithError
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.prompts.brief import Gpu
@@ -162,29 +160,9 @@ async def served(options: argparse.Namespace) -> AsyncIterator[Model]:
         engine_gpu_memory_fraction=options.engine_memory,
     )
     folder = PolicyFolder(options.policy, "text")
-    sampler = policy_sampler(folder, settings)
-    assert isinstance(sampler.writer, ChatPrompts)
-
-    async def as_shipped(_: Engine) -> None:
-        sampler.writer.use_shipped()
-
-    began, serving = time.monotonic(), asyncio.create_task(sampler.host.run(as_shipped))
-    try:
-        await _started(sampler)
-        print(f"the engine serves after {time.monotonic() - began:.0f} s", flush=True)
+    async with serving(folder, settings) as sampler:
+        assert isinstance(sampler.writer, ChatPrompts)
         yield TextModel(sampler, sampler.writer, folder.name, options.questions)
-    finally:
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
-
-
-async def _started(sampler: PolicySampler) -> None:
-    waiting = asyncio.ensure_future(sampler.host.serving())
-    while not (await asyncio.wait({waiting}, timeout=0.5))[0]:
-        if sampler.is_broken:
-            waiting.cancel()
-            raise Unavailable("the engine did not start: see its words above", field="policy")
 
 
 async def refined(

@@ -233,9 +233,7 @@ def test_a_policy_is_not_asked_for_what_it_does_not_write(live_policy: LivePolic
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_auto_shows_the_policy_the_fastest_only_where_the_settings_say_so(
-    live_policy: LivePolicy, is_on: bool
-) -> None:
+def test_auto_shows_the_policy_the_fastest_only_where_the_settings_say_so(live_policy: LivePolicy, is_on: bool) -> None:
     editor, graders, standing = make_editor(live_policy), Graders(by_text), Standing()
     task = make_task(PATTERN, candidates=120, seconds=100)
 
