@@ -14,13 +14,12 @@ behind, from brief times); what fails is kept with its message. A part appends t
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -34,17 +33,14 @@ from benchmarks.measure.measured import MatrixEntry, matrix_entries
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.origin import ROOT
 from benchmarks.report.results import NNZ_CLASSES
+from benchmarks.tuning.beside_parent import Judge, rounded, timed
 from benchmarks.tuning.harvested import Line, cut_half_line, key_of, pack, read_lines, report
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_candidate
-from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import Timing
 from services.evaluator.devices import device_process
-from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.sandbox import DeviceProcess
-from services.evaluator.isolation.workbench import FinalTimes, Workbench
-from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from services.trainer.offline.edits import changed_lines
 from sparsesmith.errors import SparsesmithError
@@ -56,10 +52,8 @@ from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (
     Candidate,
-    EstimatedTiming,
     Evaluation,
     FromFamily,
-    MeasuredTiming,
     Passed,
     UserWritten,
     Workload,
@@ -68,13 +62,6 @@ from sparsesmith_proto.kernel import (
 PLANS = ("spmv:float32:1:40", "spmv:float64:1:40", "spmm:float32:8:40", "spmm:float32:32:40", "spmm:float32:128:40")
 STEPS = (1, 1, 1, 2, 3)
 """Changes of a child, in turns: the gain of one is what is to be learned."""
-TOGETHER = 5
-"""Children that are timed in turns with their parent."""
-FAR_BEHIND = 1.1
-"""Of brief times: a child that takes so much longer than its parent is not timed at length. Of 780 such children of an
-H200's harvest, two fifths of all, none was faster than its parent."""
-COMPILE_S = 900.0
-MESSAGE_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
@@ -101,26 +88,18 @@ class Parent:
     subject: Subject
     family: str
 
-    @property
-    def kernel_id(self) -> str:
-        return f"parent-{self.number}"
 
-
-class Kept(Race):
-    """Times briefly and unloads nothing."""
-
-    def time(self, kernel_id: str, workbench: Workbench, *, is_paid: bool = True) -> Any:
-        return workbench.time(kernel_id)
-
-
-def workloads(packs: Sequence[Path], plans: Sequence[Plan], most: int, max_nnz: int) -> list[tuple[Packed, Plan]]:
-    """Of train-side matrices, kinds of workload and classes of nonzeros taking turns; the same ones each time."""
+def workloads(
+    packs: Sequence[Path], plans: Sequence[Plan], most: int, is_wanted: Callable[[MatrixEntry], bool]
+) -> list[tuple[Packed, Plan]]:
+    """Of the matrices that are wanted, kinds of workload and classes of nonzeros taking turns; the same ones each
+    time."""
     groups: dict[tuple[Plan, str], list[tuple[Packed, Plan]]] = {}
     for plan in plans:
         for number in NNZ_CLASSES:
             groups[plan, number.name] = []
     for packed in packs:
-        for entry in _train_side(packed, max_nnz):
+        for entry in _wanted(packed, is_wanted):
             nnz_class = next(each.name for each in NNZ_CLASSES if each.low <= entry.nnz < each.high)
             for plan in plans:
                 source = Packed(packed, entry.name, entry.matrix_class, entry.split)
@@ -131,13 +110,14 @@ def workloads(packs: Sequence[Path], plans: Sequence[Plan], most: int, max_nnz: 
     return [each for each in turns if each is not None][:most]
 
 
-def _train_side(pack_file: Path, max_nnz: int) -> list[MatrixEntry]:
+def _wanted(pack_file: Path, is_wanted: Callable[[MatrixEntry], bool]) -> list[MatrixEntry]:
     packed = pack_index(pack_file)
-    return [
-        entry
-        for entry in matrix_entries().values()
-        if entry.name in packed and entry.split == "train" and entry.nnz <= max_nnz
-    ]
+    return [entry for entry in matrix_entries().values() if entry.name in packed and is_wanted(entry)]
+
+
+def train_side(max_nnz: int) -> Callable[[MatrixEntry], bool]:
+    """What may be learned from."""
+    return lambda entry: entry.split == "train" and entry.nnz <= max_nnz
 
 
 def problem_of(source: str, plan: Plan) -> Line:
@@ -166,9 +146,8 @@ class Harvest:
 
     def __init__(self, file: Path, process: DeviceProcess, compiler: Compiler, options: argparse.Namespace) -> None:
         self._process = process
-        self._compiler = compiler
+        self._judge = Judge(process, compiler, EvaluatorSettings().compile_limit_s)
         self._options = options
-        self._settings = EvaluatorSettings()
         self._known = list(read_lines([file])) if file.is_file() else []
         cut_half_line(file)
         self._out = file.open("a", encoding="utf-8")
@@ -204,68 +183,23 @@ class Harvest:
         known = [line for line in before if line["kind"] == "parent"]
         with prepared.ahead:  # What was compiled ahead is of no use where the parents are known.
             if known:
-                return [_parent(line, prepared.matrix.pattern) for line in known]
+                return [parent_of(line, prepared.matrix.pattern) for line in known]
             contest = hold(prepared, (), self._process)
         for number, evaluation in enumerate(best_of_families(contest.families, self._options.parents)):
-            known.append(_parent_line(problem, number, evaluation, contest.baselines.best_routine().timing))
+            known.append(parent_line(problem, number, evaluation, contest.baselines.best_routine().timing))
             self._write(known[-1])
-        return [_parent(line, prepared.matrix.pattern) for line in known]
+        return [parent_of(line, prepared.matrix.pattern) for line in known]
 
     def _graded(
         self, parent: Parent, workload: Workload, pattern: Pattern, problem: Line, done: set[str]
     ) -> Iterator[Line]:
         children = {seed: each for seed, each in children_of(parent, self._options.mutants).items() if seed not in done}
         by_id = {f"child-{seed}": (seed, mutant) for seed, mutant in children.items()}
-        own = parse_candidate(_candidate(parent.kernel_id, parent.subject.text), workload)
         wanted = [parse_candidate(_candidate(name, each.text), workload) for name, (_, each) in by_id.items()]
-        architecture, limit_s = self._process.description().architecture, self._settings.compile_limit_s
-        with CompilationsAhead(self._compiler, architecture, limit_s) as ahead:
-            ahead.start((own, *wanted))
-            workbench, race = self._process.open(Problem(workload, pattern)), Kept(math.inf)
-            routine = workbench.baselines().best_routine().routine
-            first = evaluate_kernel(own, ahead.result, workbench, race)
-            if not isinstance(first, Passed):
-                return
-            waiting: list[Line] = []
-            for each in ahead.as_compiled(wanted, time.monotonic() + COMPILE_S):
-                seed, mutant = by_id[each.candidate.candidate_id]
-                outcome = evaluate_kernel(each, ahead.result, workbench, race)
-                line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
-                line |= {"lines": changed_lines(parent.subject.text, mutant.text), "outcome": outcome.outcome}
-                if isinstance(outcome, Passed):
-                    line |= _timed("brief", outcome.timing) | {"parent_brief_us": _rounded(first.timing.median_us)}
-                    if line["brief_us"] < FAR_BEHIND * line["parent_brief_us"]:
-                        waiting.append(line)
-                    else:
-                        workbench.unload(each.candidate.candidate_id)
-                        yield line | {"gain": round(line["parent_brief_us"] / line["brief_us"], 5)}
-                else:
-                    text = str(getattr(outcome, "message", "") or getattr(outcome, "log", ""))
-                    yield line | {"message": text[:MESSAGE_CHARACTERS]}
-                if len(waiting) == TOGETHER:
-                    yield from _paired(parent, waiting, workbench, routine)
-                    waiting = []
-            yield from _paired(parent, waiting, workbench, routine)
-
-
-def _paired(parent: Parent, lines: Sequence[Line], workbench: Workbench, routine: str) -> Iterator[Line]:
-    """Children timed in turns with their parent; without a `gain` where that came to nothing."""
-    if not lines:
-        return
-    names = [f"child-{line['seed']}" for line in lines]
-    final = workbench.retime([parent.kernel_id, *names], routine)
-    for name, line in zip(names, lines, strict=True):
-        workbench.unload(name)
-        if not isinstance(final, FinalTimes):
-            yield line | {"finals": final.outcome}
-            continue
-        own, child = final.kernels[parent.kernel_id], final.kernels[name]
-        if isinstance(own, MeasuredTiming | EstimatedTiming) and isinstance(child, MeasuredTiming | EstimatedTiming):
-            gain = own.median_us / child.median_us
-            yield line | _timed("final", child) | _timed("parent", own) | {"gain": round(gain, 5)}
-        else:
-            failed = own if not isinstance(own, MeasuredTiming | EstimatedTiming) else child
-            yield line | {"finals": getattr(failed, "outcome", "")}
+        for name, found in self._judge.graded(parent.subject.text, wanted, Problem(workload, pattern)):
+            seed, mutant = by_id[name]
+            line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
+            yield line | {"lines": changed_lines(parent.subject.text, mutant.text)} | found
 
 
 def _candidate(name: str, program: str) -> Candidate:
@@ -283,7 +217,7 @@ def best_of_families(evaluations: Iterable[Evaluation], most: int) -> list[Evalu
     return list(found.values())[:most]
 
 
-def _parent_line(problem: Line, number: int, evaluation: Evaluation, baseline: Timing) -> Line:
+def parent_line(problem: Line, number: int, evaluation: Evaluation, baseline: Timing) -> Line:
     candidate, outcome = evaluation.candidate, evaluation.outcome
     assert isinstance(candidate.origin, FromFamily)
     assert isinstance(outcome, Passed)
@@ -294,13 +228,13 @@ def _parent_line(problem: Line, number: int, evaluation: Evaluation, baseline: T
         "family": candidate.origin.family,
         "parameters": candidate.origin.parameters,
         "program": candidate.program,
-        **_timed("tuned", outcome.timing),
-        "best_baseline_us": _rounded(baseline.median_us),
+        **timed("tuned", outcome.timing),
+        "best_baseline_us": rounded(baseline.median_us),
         "registers": outcome.resources.registers,
     }
 
 
-def _parent(line: Line, pattern: Pattern) -> Parent:
+def parent_of(line: Line, pattern: Pattern) -> Parent:
     kind = line["element_type"], line["num_dense_cols"]
     family = FAMILIES.get(line["family"])
     instance = None
@@ -311,21 +245,12 @@ def _parent(line: Line, pattern: Pattern) -> Parent:
     return Parent(line["number"], subject, line["family"])
 
 
-def _timed(name: str, timing: Timing) -> Line:
-    found: Line = {f"{name}_us": _rounded(timing.median_us)}
-    if isinstance(timing, MeasuredTiming) and name != "brief":
-        found |= {f"{name}_low_us": _rounded(timing.low_us), f"{name}_high_us": _rounded(timing.high_us)}
-    return found
-
-
-def _rounded(us: float) -> float:
-    return float(f"{us:.5g}")
-
-
 def run(options: argparse.Namespace) -> None:
     part, until = Part.parsed(options.part), time.monotonic() + options.seconds
     options.folder.mkdir(parents=True, exist_ok=True)
-    chosen = workloads(options.pack, [parse_plan(each) for each in options.plan], options.workloads, options.max_nnz)
+    chosen = workloads(
+        options.pack, [parse_plan(each) for each in options.plan], options.workloads, train_side(options.max_nnz)
+    )
     settings = EvaluatorSettings()
     num_compilers = max(1, ((os.cpu_count() or 1) - 2) // part.count)
     with (

@@ -89,8 +89,9 @@ class Refinement(Message):
     beam: int = Field(default=4, ge=1, le=64)
     """Programs that are refined: the fastest so far."""
     writer: Identifier | None = Field(default=None, exclude_if=_is_none)
-    """Who changes programs: `mutate`, no model; `text`, the service's own language model, asked in words; `endpoint`,
-    the model behind the address that the service was given. None: mutate."""
+    """Who changes programs: `mutate`, no model; `policy`, the service's policy, shown the program and its report;
+    `text`, the service's own language model, asked in words; `endpoint`, the model behind the address that the service
+    was given. None: mutate."""
     feedback: Feedback = Field(default="suggestions", exclude_if=lambda feedback: feedback == "suggestions")
     """What a model is told of a program that passed."""
 
@@ -241,9 +242,10 @@ class LibraryAnswer(Message):
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
 
 
-SourceName = Literal["families", "policy", "mutate", "text", "endpoint"]
-"""`families`: hand-written kernels, tuned. `policy`: samples of the language model. `mutate`: the fastest so far,
-changed. `text` and `endpoint`: what a language model made of it, the service's own or one behind an address."""
+SourceName = Literal["families", "policy", "edits", "mutate", "text", "endpoint"]
+"""`families`: hand-written kernels, tuned. `policy`: samples of the language model. `edits`: what the policy made of
+the fastest so far. `mutate`: the fastest so far, changed without a model. `text` and `endpoint`: what a language model
+made of it, asked in words, the service's own or one behind an address."""
 
 
 class SuggestionReport(Message):
@@ -290,7 +292,7 @@ class SourceReport(Message):
     gain: float = Field(ge=0, le=1)
     """Share of the best time, the library's at the start, by which this source lowered it."""
     writing: WritingReport | None = Field(default=None, exclude_if=_is_none)
-    """Of a source that is a language model asked in words. None: of others."""
+    """Of a source that is a language model shown other programs. None: of others."""
 
 
 class InstantKernel(Message):
@@ -564,12 +566,18 @@ class RollbackRequest(Message):
 
 
 class FromPolicy(Message):
-    """The policy wrote it: `Sampled` without its tokens."""
+    """The policy wrote it: `Sampled` without its tokens and its prompt."""
 
     kind: Literal["sampled"] = "sampled"
     group: Identifier
     first_version: PolicyVersion
     last_version: PolicyVersion
+    parent: Identifier | None = Field(default=None, exclude_if=_is_none)
+    """Candidate that it was shown with its report. None: it was written without one."""
+    generation: int | None = Field(default=None, ge=1, exclude_if=_is_none)
+    """Changes since the program that the search began with."""
+    report: str | None = Field(default=None, exclude_if=_is_none)
+    """What was told of the parent."""
 
 
 class TriedCandidate(Message):

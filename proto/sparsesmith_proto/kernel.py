@@ -25,6 +25,10 @@ def _is_false(value: object) -> bool:
     return value is False
 
 
+def _is_zero(value: object) -> bool:
+    return value == 0
+
+
 def _is_none(value: object) -> bool:
     return value is None
 
@@ -99,6 +103,16 @@ class Sampled(Message):
     asked: Digest | None = Field(default=None, exclude_if=_is_none)
     """SHA-256 of the prompt's token ids where it was a text, as 32-bit little-endian numbers: whoever writes the prompt
     again compares. None: there was an encoder."""
+    parent: Identifier | None = Field(default=None, exclude_if=_is_none)
+    """Candidate of the same search whose program and report are the prompt's parent. None: there is none."""
+    generation: int = Field(default=0, ge=0, exclude_if=_is_zero)
+    """Changes since the program that the search began with. 0: it was written without a parent."""
+
+    @model_validator(mode="after")
+    def _parent_is_in_the_prompt(self) -> "Sampled":
+        if self.parent is not None and (self.prompt.parent is None or not self.generation):
+            raise ValueError(f"parent: {self.parent} is not shown in the prompt, or generation is 0")
+        return self
 
     @model_validator(mode="after")
     def _one_logprob_a_token(self) -> "Sampled":

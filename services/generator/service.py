@@ -40,6 +40,7 @@ from services.generator.views import MatrixViews
 from services.generator.writing import Writers
 from services.generator.writing.endpoint import Endpoint, EndpointOptions
 from services.generator.writing.model import Model, ModelOptions
+from services.generator.writing.policy import Editor
 from services.generator.writing.text import ChatPrompts, TextModel
 from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
@@ -80,7 +81,7 @@ class Service:
         if self.folder is not None and self.sampler is not None:
             self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
         self.endpoint = model_endpoint(settings)
-        self.writers = Writers(self._models(), model_options(settings))
+        self.writers = Writers(self._models(), model_options(settings), self._editor())
         answers = Answers(self._tools(), self._policy_version, self.metrics)
         limits = JobLimits(settings.max_waiting_jobs, settings.max_running_jobs)
         self.jobs = Jobs(self.ledger, answers, limits, traces or traces_to(settings.traces_endpoint, "sparsesmith"))
@@ -166,6 +167,11 @@ class Service:
             }
         )
 
+    def _editor(self) -> Editor | None:
+        if self.sampler is None or self.folder is None:
+            return None
+        return Editor(self.sampler, self.folder.name, self.settings.samples_in_flight)
+
     def _models(self) -> list[Model]:
         """That `refine` may ask."""
         models: list[Model] = [] if self.endpoint is None else [self.endpoint]
@@ -185,6 +191,7 @@ class Service:
                 settings.mutates,
                 value_filter(settings.value_dir, settings.value_oversampling),
                 self.writers,
+                settings.edits,
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),

@@ -75,6 +75,9 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    edits: bool = False
+    """Whether in `auto` the policy is shown the fastest programs and asked for better ones, too. Off: no GPU has shown
+    yet that it pays."""
     endpoint_url: str = Field(default="", max_length=2000, pattern=r"^(https?://[^\s@?#]+)?$")
     """Address of a model that `refine` may ask, OpenAI-compatible, up to `/v1`. It is sent the task or a digest of the
     matrix, the programs of the search and what became of them (docs/security.md). Empty: none."""

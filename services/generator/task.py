@@ -52,9 +52,9 @@ class TuningTask:
 
     @property
     def wants_profiles(self) -> bool:
-        """Whether a writer is told what programs do with the device."""
+        """Whether a writer is told in words what programs do with the device."""
         options = self.order.options
-        asks_a_model = options.search == "refine" and options.refine.writer not in (None, "mutate")
+        asks_a_model = options.search == "refine" and options.refine.writer not in (None, "mutate", "policy")
         return asks_a_model and options.refine.feedback != "latency"
 
     @property

@@ -105,7 +105,7 @@ def tune(  # noqa: PLR0913
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     writer: Annotated[
         str | None,
-        typer.Option(help="With --search refine: mutate, text or endpoint", metavar="NAME"),
+        typer.Option(help="With --search refine: mutate, policy, text or endpoint", metavar="NAME"),
     ] = None,
     preset: Annotated[
         Literal["fsr"] | None, typer.Option(help="With --search refine: how far it goes, as a known loop does")

@@ -190,7 +190,10 @@ def describe_knobs(knobs: KnobReport) -> str:
 def describe_origin(origin: Origin | FromPolicy) -> str:
     match origin:
         case Sampled(first_version=first, last_version=last) | FromPolicy(first_version=first, last_version=last):
-            return f"the policy, version {first}" if first == last else f"the policy, versions {first} to {last}"
+            versions = f"version {first}" if first == last else f"versions {first} to {last}"
+            return (
+                f"the policy, {versions}" if origin.parent is None else f"the policy, {versions}, from {origin.parent}"
+            )
         case FromFamily(family=family, parameters=parameters):
             shown = " ".join(f"{name}={value}" for name, value in parameters.items())
             return f"kernel family {family} {shown}"

@@ -53,6 +53,10 @@ class PromptEmbedder(nn.Module):
         texts = [table[torch.tensor(text_token_ids(self._tokenizer, prompt))] for prompt in prompts]
         return [torch.cat([tokens, text]).to("cpu", dtype) for tokens, text in zip(soft, texts, strict=True)]
 
+    def num_tokens(self, program: str) -> int:
+        """Of a program, in the policy's words."""
+        return len(self._tokenizer.encode(program, add_special_tokens=False).ids)
+
     def with_weights(self, published: Path) -> "PromptEmbedder":
         """A second embedder with the encoder and embeddings of a published file; this one is left as it is."""
         return PromptEmbedder.from_tensors(self.encoder.kind, _tensors(published), self._tokenizer)

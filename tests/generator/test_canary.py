@@ -196,7 +196,7 @@ class Rig:
 
         async def one(number: int) -> list[Sampled]:
             given: list[Sampled] = []
-            group = self.sampler.group(make_task(), number, 16)
+            group = self.sampler.group(make_task(), f"g{number}", 16)
             while not until.done():
                 given.append((await group.sample(len(given))).origin)  # type: ignore[arg-type]
             return given
@@ -419,7 +419,7 @@ def test_users_go_on_waiting_where_the_version_under_probe_is_still_in_the_engin
 def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_after_it(rig: Rig) -> None:
     new = changed_a_little(rig.live.policy, 1)
     path = rig.exchange_dir / publish(rig.exchange_dir, new).weights
-    group = rig.sampler.group(make_task(), 0, 16)
+    group = rig.sampler.group(make_task(), "g0", 16)
 
     async def across_a_swap() -> Sampled:
         engine = await rig.live.host.serving()

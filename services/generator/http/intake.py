@@ -80,7 +80,7 @@ class Intake:
     async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, Problem]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._ordered(request, TuningOptions) as (options, problem):
-            self._writers.check(options.refine)
+            self._writers.check(options.refine, problem.workload)
             check_reorder(options, problem)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
             other = await asyncio.to_thread(_other_direction, options, problem)

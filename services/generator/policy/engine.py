@@ -71,6 +71,10 @@ class EmbeddingPrompt:
         return self.version in (None, version)
 
     @property
+    def num_tokens(self) -> int:
+        return int(self.embeddings.shape[0])
+
+    @property
     def digest(self) -> None:
         """Who knows the encoder writes it again."""
         return None
@@ -85,6 +89,10 @@ class TokenPrompt:
     def is_for(self, version: PolicyVersion) -> bool:
         """A text is the same for every version."""
         return True
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
 
     @property
     def digest(self) -> Digest:

@@ -32,7 +32,7 @@ class PromptWriter(Protocol):
         ...
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        """Blocking: looks at the whole pattern."""
+        """Blocking: looks at the whole pattern. Raises InvalidPrompt for a parent that cannot be shown."""
         ...
 
     def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:

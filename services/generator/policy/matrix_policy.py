@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt
+from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt, InvalidPrompt
 from services.generator.policy.worker_extension import ENCODER_PREFIX
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_description
-from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
+from sparsesmith.policy.embedding import MAX_PARENT_TOKENS, PromptEmbedder, load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
-from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.kernel import Parent, Prompt, Workload
 from sparsesmith_proto.message import EncoderName, PolicyVersion
 
 
@@ -40,7 +40,10 @@ class MatrixPrompts:
         self.operations = load_description(folder).operations
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        """See PromptWriter. Raises InvalidPrompt for a parent that would be cut."""
         embedder, version = self._in_use
+        if prompt.parent is not None:
+            _check_is_shown_whole(embedder, prompt.parent)
         return EmbeddingPrompt(embedder.embed([prompt_inputs(pattern, workload, prompt)])[0], version)
 
     def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
@@ -51,3 +54,9 @@ class MatrixPrompts:
 
     def _use(self, embedder: PromptEmbedder, version: PolicyVersion) -> None:
         self._in_use = embedder, version
+
+
+def _check_is_shown_whole(embedder: PromptEmbedder, parent: Parent) -> None:
+    num_tokens = embedder.num_tokens(parent.program)
+    if num_tokens > MAX_PARENT_TOKENS:
+        raise InvalidPrompt(f"a parent of {num_tokens} tokens: the policy is shown at most {MAX_PARENT_TOKENS}")

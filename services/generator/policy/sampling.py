@@ -13,8 +13,8 @@ from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith.transport.gpu_kinds import GpuKind
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
-from sparsesmith_proto.message import Architecture, EncoderName
+from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Sampled, Workload
+from sparsesmith_proto.message import Architecture, EncoderName, Identifier
 
 MAX_ATTEMPTS = 3
 """A sample whose engine dies is taken again on the next engine, one whose weights were swapped between its prompt and
@@ -58,6 +58,18 @@ class SamplingOptions:
         )
 
 
+@dataclass(frozen=True)
+class Descent:
+    """What samples are children of."""
+
+    parent: Identifier
+    """Candidate of the same search."""
+    shown: Parent
+    """Of it."""
+    generation: int
+    """Of the children: changes since the program that the search began with."""
+
+
 class PolicySampler:
     """Samples from whichever engine serves."""
 
@@ -79,16 +91,27 @@ class PolicySampler:
         knows = writer.operations is None or workload.operation in writer.operations
         return workload.pattern is not None and knows and workload.element_type in writer.element_types
 
-    def group(self, task: TuningTask, number: int, size: int) -> "SampleGroup":
-        """`size` samples of one prompt, which no other group has."""
+    def group(self, task: TuningTask, name: str, size: int, descent: Descent | None = None) -> "SampleGroup":
+        """`size` samples of one prompt, which no other group has. `name`: of the group, in this search."""
         prompt = self.options.prompt(self.writer.encoder, secrets.randbits(63), task.gpu)
-        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt, size)
+        if descent is not None:
+            prompt = prompt.model_copy(update={"parent": descent.shown})
+        return SampleGroup(self, task, f"{task.run_id}-{name}", prompt, size, descent)
 
 
 class SampleGroup:
     """Samples of one prompt: their rewards are each other's baseline."""
 
-    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt, size: int) -> None:
+    def __init__(
+        self,
+        sampler: PolicySampler,
+        task: TuningTask,
+        name: str,
+        prompt: Prompt,
+        size: int,
+        descent: Descent | None = None,
+    ) -> None:
+        self._descent = descent
         self._sampler = sampler
         self._task = task
         self._name = name
@@ -99,10 +122,23 @@ class SampleGroup:
         self._written: EnginePrompt | None = None
         self._forms = Forms(task.problem, prompt.num_sms or 1)
 
-    async def sample(self, number: int) -> Candidate:
-        """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
+    @property
+    def num_prompt_tokens(self) -> int:
+        """0: no sample was begun yet."""
+        return 0 if self._written is None else self._written.num_tokens
 
-        Raises Unavailable where engines keep dying or the prompt is too long.
+    async def sample(self, number: int) -> Candidate:
+        """As `sampled`. Raises Unavailable where the prompt is too long, too."""
+        try:
+            return await self.sampled(f"s{number}")
+        except InvalidPrompt as error:
+            raise Unavailable(f"the policy cannot take this prompt: {error}", field="search") from error
+
+    async def sampled(self, name: str) -> Candidate:
+        """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
+        `name`: of the candidate, in this search.
+
+        Raises Unavailable where engines keep dying, InvalidPrompt where the prompt is too long.
         """
         options = self._sampler.options
         for _ in range(MAX_ATTEMPTS):
@@ -118,8 +154,6 @@ class SampleGroup:
                     )
             except EngineFailed:
                 continue
-            except InvalidPrompt as error:
-                raise Unavailable(f"the policy cannot take this prompt: {error}", field="search") from error
             if not written.is_for(sample.versions[0]):
                 continue
             origin = Sampled(
@@ -132,8 +166,10 @@ class SampleGroup:
                 first_version=sample.versions[0],
                 last_version=sample.versions[-1],
                 asked=written.digest,
+                parent=None if self._descent is None else self._descent.parent,
+                generation=0 if self._descent is None else self._descent.generation,
             )
-            return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
+            return Candidate(candidate_id=f"{self._task.run_id}-{name}", program=sample.text, origin=origin)
         raise Unavailable(f"no engine held out for a sample {MAX_ATTEMPTS} times", field="search", value="sample")
 
     async def _prompt_for(self, engine: Engine) -> EnginePrompt:

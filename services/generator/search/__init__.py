@@ -13,6 +13,7 @@ from services.generator.search.strategy import Sources, Strategy, allotted
 from services.generator.search.written import WrittenProposer
 from services.generator.task import TuningTask
 from services.generator.writing.mutation import MutationWriter
+from services.generator.writing.policy import PolicyWriter
 from sparsesmith_proto.api import Refinement, SearchStrategy
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,8 @@ log = logging.getLogger(__name__)
 
 def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
     """Families, and the policy where it pays; families alone where there is no policy, it cannot be loaded or does not
-    write programs for the workload. Changes of the fastest where the service's settings say so."""
+    write programs for the workload. Changes of the fastest, by mutators or by the policy, where the service's settings
+    say so."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
     sampler, workload = sources.sampler, task.order.workload
     if sampler is not None and not sampler.is_broken:
@@ -31,6 +33,10 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
             log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, described)
     if sources.mutates:
         proposers.append(WrittenProposer(task, limit, Refinement(), MutationWriter(task)))
+    editor = sources.writers.editor if sources.edits else None
+    if editor is not None and not editor.sampler.is_broken and editor.writes(workload):
+        loop = Refinement()
+        proposers.append(WrittenProposer(task, limit, loop, PolicyWriter(task, editor, loop.children)))
     return _search(task, sources, proposers, standing)
 
 

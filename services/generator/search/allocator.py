@@ -42,6 +42,7 @@ class Prior:
 PRIORS: Mapping[SourceName, Prior] = {
     "families": Prior(wins=1.0, losses=5.0, gain=0.02, seconds=0.5),
     "policy": Prior(wins=0.5, losses=9.5, gain=0.03, seconds=1.0),
+    "edits": Prior(wins=0.5, losses=9.5, gain=0.02, seconds=1.0),
     "mutate": Prior(wins=0.5, losses=9.5, gain=0.02, seconds=0.5),
     "text": Prior(wins=0.5, losses=9.5, gain=0.03, seconds=10.0),
     "endpoint": Prior(wins=0.5, losses=9.5, gain=0.03, seconds=10.0),

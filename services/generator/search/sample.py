@@ -132,7 +132,7 @@ class _Sampling:
         while self._started < self._limit and len(self.running) < min(most * self._factor, self._in_flight):
             if self._group is None or self._started % GROUP_SIZE == 0:
                 size = min(GROUP_SIZE, self._limit - self._started)
-                self._group = self._sampler.group(self._task, self._started // GROUP_SIZE, size)
+                self._group = self._sampler.group(self._task, f"g{self._started // GROUP_SIZE}", size)
             self.running.add(asyncio.create_task(self._group.sample(self._started)))
             self._started += 1
         return bool(self.running)

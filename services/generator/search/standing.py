@@ -43,7 +43,7 @@ class Ledger:
     proposing_s: float = 0.0
     turns: list[Turn] = field(default_factory=list)
     writing: WritingAccount | None = None
-    """Of a language model that is asked in words."""
+    """Of a language model that is shown other programs."""
 
     @property
     def seconds(self) -> float:
@@ -142,8 +142,8 @@ def source_of(candidate: Candidate) -> SourceName | None:
     match candidate.origin:
         case FromFamily():
             return "families"
-        case Sampled():
-            return "policy"
+        case Sampled(parent=parent):
+            return "policy" if parent is None else "edits"
         case Mutated():
             return "mutate"
         case Written(writer=writer):

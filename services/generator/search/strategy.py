@@ -36,6 +36,8 @@ class Sources:
     """None: every sample is graded."""
     writers: Writers = field(default_factory=Writers)
     """Who may change programs in `refine`."""
+    edits: bool = False
+    """Whether in `auto` the policy is shown the fastest programs, too."""
 
 
 class Turns(Protocol):

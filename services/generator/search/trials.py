@@ -97,5 +97,13 @@ def _share(floor_us: float | None, outcome: Outcome) -> float | None:
 def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | Written | UserWritten | ProbeWritten:
     """Without the tokens and log-probabilities, which only the trainer needs."""
     if isinstance(origin, Sampled):
-        return FromPolicy(group=origin.group, first_version=origin.first_version, last_version=origin.last_version)
+        shown = origin.prompt.parent
+        return FromPolicy(
+            group=origin.group,
+            first_version=origin.first_version,
+            last_version=origin.last_version,
+            parent=origin.parent,
+            generation=origin.generation or None,
+            report=None if shown is None else shown.report,
+        )
     return origin

@@ -14,7 +14,7 @@ from services.generator.writing import Attempt, NoAnswer, NothingNew, Writer
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.api import Refinement, SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, Mutated, Written
+from sparsesmith_proto.kernel import Candidate, Evaluation, Mutated, Sampled, Written
 
 log = logging.getLogger(__name__)
 
@@ -181,14 +181,18 @@ class WrittenProposer:
 
     def _credit(self, evaluation: Evaluation, before: Attempt | None) -> None:
         origin, account = evaluation.candidate.origin, self._writer.account
-        if account is not None and isinstance(origin, Written) and not evaluation.candidate.settings:
+        if account is not None and isinstance(origin, Written | Sampled) and not evaluation.candidate.settings:
             account.graded(evaluation, origin, None if before is None else before.median_us)
 
 
 def _descent(candidate: Candidate) -> tuple[str | None, int]:
     """Whose child a candidate is, and how many changes it has behind it."""
     match candidate.origin:
-        case Mutated(parent=parent, generation=generation) | Written(parent=parent, generation=generation):
+        case (
+            Mutated(parent=parent, generation=generation)
+            | Written(parent=parent, generation=generation)
+            | Sampled(parent=parent, generation=generation)
+        ):
             return parent, generation
         case _:
             return None, 0

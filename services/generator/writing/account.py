@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sparsesmith_proto.api import SuggestionReport, WritingReport
-from sparsesmith_proto.kernel import Evaluation, Passed, Written
+from sparsesmith_proto.kernel import Evaluation, Passed, Sampled, Written
 
 
 @dataclass
@@ -34,22 +34,23 @@ class WritingAccount:
     failures: Counter[str] = field(default_factory=Counter)
     suggestions: dict[str, SuggestionAccount] = field(default_factory=dict)
 
-    def answered(self, written: Written) -> None:
+    def answered(self, prompt_tokens: int | None, completion_tokens: int | None, seconds: float) -> None:
+        """None: nobody counted them."""
         self.num_answers += 1
-        self.prompt_tokens += written.prompt_tokens or 0
-        self.completion_tokens += written.completion_tokens or 0
-        self.seconds += written.seconds
+        self.prompt_tokens += prompt_tokens or 0
+        self.completion_tokens += completion_tokens or 0
+        self.seconds += seconds
 
     def failed(self, reason: str) -> None:
         self.failures[reason] += 1
 
-    def graded(self, evaluation: Evaluation, written: Written, parent_us: float | None) -> None:
+    def graded(self, evaluation: Evaluation, origin: Written | Sampled, parent_us: float | None) -> None:
         """What became of an answer. `parent_us`: None where it was asked to repair, or to begin."""
         passed = evaluation.outcome if isinstance(evaluation.outcome, Passed) else None
-        if written.parent is not None and parent_us is None:
+        if origin.parent is not None and parent_us is None:
             self.num_repairs += 1
             self.num_repaired += passed is not None
-        for name in written.suggestions:
+        for name in origin.suggestions if isinstance(origin, Written) else ():
             of = self.suggestions.setdefault(name, SuggestionAccount())
             of.made += 1
             of.passed += passed is not None

@@ -9,18 +9,14 @@ from typing import Literal, Protocol
 from services.generator.task import TuningTask
 from services.generator.writing.account import WritingAccount
 from services.generator.writing.floor import floor_us
+from services.generator.writing.texts import program_in, program_of, program_told_of
 from services.generator.writing.writer import Ask, Attempt, Beginning, NoAnswer
-from sparsesmith.errors import InvalidProgram, LimitExceeded
-from sparsesmith.program.extraction import extract_program
+from sparsesmith.errors import LimitExceeded
 from sparsesmith.prompts.brief import Gpu, brief
 from sparsesmith.prompts.dialogue import Dialogue, Turn, dialogue
 from sparsesmith.prompts.feedback import failure, success
 from sparsesmith.prompts.suggestions import Circumstance
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, Passed, Rejected, Written
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS
-
-MAX_QUOTED_CHARACTERS = 4096
-"""Of an answer that holds no program: enough to see what it is."""
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, Passed, Written
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,10 @@ class ModelWriter:
             completion_tokens=answer.completion_tokens,
             seconds=time.monotonic() - began,
         )
-        self.account.answered(written)
+        self.account.answered(written.prompt_tokens, written.completion_tokens, written.seconds)
         name = f"{self._task.run_id}-w{self._num_sent}"
         self._num_sent += 1
-        return Candidate(candidate_id=name, program=_program_in(answer.text), origin=written)
+        return Candidate(candidate_id=name, program=program_in(answer.text), origin=written)
 
     async def _answer(self, words: str, turns: Sequence[Turn]) -> Answer:
         """Without the turns before the last where the context is too small for all. Raises LimitExceeded where it is
@@ -163,10 +159,9 @@ class ModelWriter:
 
     def _told(self, attempt: Attempt) -> tuple[str, tuple[str, ...]]:
         """What is said of a program, and the names of the suggestions in it."""
-        outcome, graded = attempt.outcome, _program_in(attempt.candidate.program)
+        outcome, program = attempt.outcome, program_told_of(attempt.candidate, attempt.outcome)
         if not isinstance(outcome, Passed):
-            # Refusals count the lines of the text as it was written, compilers those of what they were given.
-            return failure(program_of(attempt.candidate) if isinstance(outcome, Rejected) else graded, outcome), ()
+            return failure(program, outcome), ()
         device = attempt.report.device
         circumstance = Circumstance(
             passed=outcome,
@@ -177,22 +172,8 @@ class ModelWriter:
         )
         name = attempt.candidate.candidate_id
         profile = next((each for each in attempt.report.profiles if each.candidate_id == name), None)
-        told, made = success(graded, circumstance, self._task.order.options.refine.feedback, profile)
+        told, made = success(program, circumstance, self._task.order.options.refine.feedback, profile)
         return told, tuple(each.name for each in made)
-
-
-def program_of(candidate: Candidate) -> str:
-    """As it was written: numbers that it leaves open are open."""
-    return _program_in(candidate.written or candidate.program)
-
-
-def _program_in(text: str) -> str:
-    """The text's beginning where it holds no program: evaluators refuse it by name."""
-    try:
-        program = extract_program(text)
-    except InvalidProgram:
-        return text[:MAX_QUOTED_CHARACTERS]
-    return program[:MAX_PROGRAM_CHARACTERS]
 
 
 def _gpu_of(device: DeviceDescription) -> Gpu:

@@ -71,7 +71,9 @@ class Writer(Protocol):
     """Of one search. Its methods are called from one event loop."""
 
     @property
-    def name(self) -> SourceName: ...
+    def name(self) -> SourceName:
+        """Of the source that its programs are credited to."""
+        ...
 
     @property
     def beginnings(self) -> tuple[Beginning, ...]:
