@@ -93,7 +93,7 @@ def run_course(
         options.state,
         free_port(),
         options.num_evaluators,
-        environment=_environment(options, held_out, len(lessons) + len(probes)),
+        environment=environment_of(options, held_out, len(lessons) + len(probes)),
     )
     with Stack(stack_options, on_event=tell) as stack, Client(stack.url) as client:
         wait_until_ready(client, stack, is_whole=True)
@@ -264,7 +264,7 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _environment(options: CourseOptions, held_out: Path, num_workloads: int) -> dict[str, str]:
+def environment_of(options: CourseOptions, held_out: Path, num_workloads: int) -> dict[str, str]:
     """Of all services."""
     trainer = {
         "POLICY_DIR": str(options.policy),
