@@ -20,13 +20,14 @@ import httpx
 from services.trainer.course import curves
 from services.trainer.course.admission import Admission
 from services.trainer.course.curriculum import Curriculum
+from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures, judge
 from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson
 from services.trainer.course.posting import Poster, PostingOptions
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client import Client
-from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith.errors import InvalidOption, SparsesmithError, Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith.transport.connection import connect
@@ -152,11 +153,12 @@ class Course:
 
         posting = PostingOptions(options.group, options.at_once, options.job_s)
         poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
-        before = self._evaluators()
+        before, gpus = self._evaluators(), GpuUse()
         poster.start()
         while clock() < end_s and time.monotonic() < wall_end:
             time.sleep(POLL_S)
             self._look(clock())
+            gpus.look()
         poster.stop()
         seconds = time.monotonic() - began
         spent = self._evaluators()
@@ -169,6 +171,7 @@ class Course:
             generator_held=round(poster.held_s / (seconds * options.at_once), 4),
             evaluators_busy=of_all.pop("job"),
             evaluators_stages=of_all,
+            gpus_busy=gpus.shares(),
         )
         connection.close()
 
@@ -217,6 +220,17 @@ class Course:
             self._ledger.write("updated", at_s, **{name: value for name, value in entry.items() if name != "event"})
         for entry in self._verdicts.new():
             self._ledger.write("vetted", at_s, **entry)
+        self._look_at_policy(at_s)
+
+    def _look_at_policy(self, at_s: float) -> None:
+        """What it cost to take a version up, once its first token is there."""
+        try:
+            taken = self._client.policy().taken
+        except SparsesmithError:  # The generator is started again; what this version cost is not known then.
+            return
+        known = {int(each["version"]) for each in self._ledger.events("taken")}
+        if taken is not None and taken.first_token_s is not None and taken.version not in known:
+            self._ledger.write("taken", at_s, **taken.model_dump())
 
     def _evaluators(self) -> Counter[str]:
         """Seconds of all evaluators by stage; `job` is of whole jobs."""
