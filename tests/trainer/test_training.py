@@ -207,7 +207,7 @@ def test_a_kill_after_the_checkpoint_does_not_train_twice(
     learned = [[f"{name}:{number}" for number in range(COUNT)] for name in ("job", "next")]
     assert [entry["records_sha256"] for entry in told] == [digest_of_records(each) for each in learned]
     fates = RewardStream(redis_connection).fates()
-    assert fates == {name: "already_used" for name in learned[0]} | dict.fromkeys(learned[1], NO_FATE)
+    assert fates == dict.fromkeys(learned[0], "already_used") | dict.fromkeys(learned[1], NO_FATE)
 
 
 def test_a_line_of_the_journal_that_a_kill_tore_is_written_again(

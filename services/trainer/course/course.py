@@ -54,6 +54,8 @@ class CourseOptions:
     arm: str = "ppo"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the arm: settings of the trainer by name."""
+    family_candidates: int = 0
+    """Likewise: of each lesson, once; see `Arm`."""
     seed: int = 0
     seconds: float = 720.0
     """Of learning, all pieces together; 0: the policy is judged as it is."""
@@ -151,7 +153,7 @@ class Course:
         def clock() -> float:
             return min(end_s, earlier + time.monotonic() - began)
 
-        posting = PostingOptions(options.group, options.at_once, options.job_s)
+        posting = PostingOptions(options.group, options.at_once, options.job_s, options.family_candidates)
         poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
         before, gpus = self._evaluators(), GpuUse()
         poster.start()
@@ -316,6 +318,7 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "batch": [options.group, options.batch_groups, options.max_policy_age],
         "lessons": [lesson.name for lesson in lessons],
         "probes": [lesson.name for lesson in probes],
+        **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
     }
     options.state.mkdir(parents=True, exist_ok=True)
     path = options.state / "course.json"

@@ -50,11 +50,11 @@ class Curves:
     versions: Mapping[str, int] = field(default_factory=dict)
     """Accepted, refused."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Of the seconds of learning: the generator held back by the trainer, evaluators busy, the trainer waiting; each GPU
-    busy (`gpu_use`), where there is one."""
+    """Of the seconds of learning: the generator held back by the trainer, evaluators busy, the trainer waiting; each
+    GPU busy (`gpu_use`), where there is one."""
     vetted: Sequence[Mapping[str, Any]] = ()
-    """Of each version what its canary found (`logprob_gap`, `logprob_gap_program` and others) and, where it was taken up,
-    what that cost in seconds (`VersionTaken`)."""
+    """Of each version what its canary found (`logprob_gap`, `logprob_gap_program` and others) and, where it was taken
+    up, what that cost in seconds (`VersionTaken`)."""
     jobs: Mapping[str, int] = field(default_factory=dict)
     """Posted, graded, lost: ended without an answer."""
 

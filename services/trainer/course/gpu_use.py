@@ -1,8 +1,8 @@
 """How busy the GPUs are that this process may see, as NVML tells it.
 
-What is measured: at each look, the share of the driver's last sample period (1/6 s to 1 s, by the GPU) in which at least one
-kernel ran. A GPU that runs one small kernel after the other counts as busy: this bounds what is idle from below, and says
-nothing of how well the GPU is used.
+What is measured: at each look, the share of the driver's last sample period (1/6 s to 1 s, by the GPU) in which at
+least one kernel ran. A GPU that runs one small kernel after the other counts as busy: this bounds what is idle from
+below, and says nothing of how well the GPU is used.
 """
 
 import os
