@@ -1,6 +1,7 @@
-"""The loss on fixed tensors against the formulas of CleanRL's PPO (cleanrl/ppo.py at 020cf0e5; MIT; Huang et al. 2022), written down in NumPy as that file has them: a rollout of one environment in which an episode follows the other,
-advantages by GAE over it, one bound `clip_coef` for ratio and value, an entropy bonus.
+"""The loss on fixed tensors against the formulas of CleanRL's PPO (cleanrl/ppo.py at 020cf0e5; MIT licence).
 
+They are written down in NumPy as that file has them: a rollout of one environment in which an episode follows the
+other, advantages by GAE over it, one bound `clip_coef` for ratio and value, an entropy bonus (Huang et al. 2022).
 CleanRL has neither our importance weights nor groups, reference or uneven bounds: those are off here, and held against
 a second implementation in test_second_implementation.py.
 """
