@@ -20,7 +20,7 @@ from benchmarks.report.judging import judging_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import dlmc_section, layers_section
 from benchmarks.report.missed import missed_section
-from benchmarks.report.online import online_section
+from benchmarks.report.online import learning_kills_section, online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
 from benchmarks.report.policy import sample_lines
 from benchmarks.report.results import (
@@ -107,6 +107,7 @@ def report(results: list[Json]) -> str:
     parts += evidence.sections(results)
     parts += judging_section(results)
     parts += online_section(results)
+    parts += learning_kills_section(results)
     parts += tasks_section(results)
     parts += loop_section(results)
     for suite in suites:

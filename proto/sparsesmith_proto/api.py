@@ -38,7 +38,7 @@ from sparsesmith_proto.message import (
     ProgramText,
     Seconds,
 )
-from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
+from sparsesmith_proto.policy import PolicyAnnouncement, Verdict, VersionTaken
 from sparsesmith_proto.words import ReorderOption as ReorderOption
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
 from sparsesmith_proto.words import TransposedOption as TransposedOption
@@ -556,6 +556,8 @@ class PolicyStatus(Message):
     """The version whose canary is under way; no user is given its samples."""
     verdicts: tuple[Verdict, ...] = ()
     """What was decided of published versions and why, ascending versions, the newest 64."""
+    taken: VersionTaken | None = None
+    """What taking the version in service up cost; None where it serves since the engine was started."""
 
 
 class RollbackRequest(Message):

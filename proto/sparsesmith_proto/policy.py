@@ -111,6 +111,20 @@ class ProbeScores(Message):
     """Nats a program, see LogprobGap.per_program."""
 
 
+class VersionTaken(Message):
+    """What it cost users and the engine to take the version in service up, in seconds."""
+
+    version: PolicyVersion
+    canary_s: float = Field(ge=0)
+    """From its announcement's being seen to its acceptance."""
+    waited_s: float = Field(ge=0)
+    """That users' samples waited meanwhile."""
+    paused_s: float = Field(ge=0)
+    """That the engine stood still between two tokens while the weights were swapped; 0 of adapters."""
+    first_token_s: float | None = Field(default=None, ge=0)
+    """From its acceptance to the first token that was sampled under it; None: none was yet."""
+
+
 class Verdict(Message):
     """What was decided of a version, once and for all unless an operator rolls back."""
 

@@ -141,6 +141,7 @@ class Service:
             announcement=self.watch.announcement,
             under_probe=self.watch.under_probe,
             verdicts=self.watch.standing.verdicts,
+            taken=self.watch.taken,
         )
 
     def signing_key(self) -> SigningKey:

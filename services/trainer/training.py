@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from services.trainer.online import vetting
 from services.trainer.online.batch import SampleBatch, assemble, assemble_examples
-from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, remembered
+from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, digest_of_records, remembered
 from services.trainer.online.intake import Collected, RecordIntake
 from services.trainer.online.journal import Journal
 from services.trainer.online.learner import Learner, Metrics, Stopped
@@ -92,6 +92,7 @@ def resume(workshop: Workshop) -> Checkpoint:
         log.info("goes on from the checkpoint of version %d, %d updates", found.version, found.step)
         workshop.intake.recall(found.wins)
     state = found or Checkpoint(workshop.policy, 0, 0, {}, _now(), (), learner.state_dict())
+    _tell_missing(workshop.journal, state)
     if vetting.is_turned_down(workshop, state.newest):
         return state  # Nothing is to be announced: `vetted` goes back where that was not done yet.
     version = workshop.publisher.settle(learner.networks, _edition(state))
@@ -123,6 +124,7 @@ def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: M
             created_at=_now(),
             used=remembered(state.used, collected.record_ids),
             learner=learner.state_dict(),
+            num_learned=len(collected.record_ids),
         )
     return Checkpoint(
         policy=state.policy,
@@ -134,6 +136,7 @@ def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: M
         learner=learner.state_dict(),
         given=state.newest + 1,
         step_scale=vetting.larger(state.step_scale),
+        num_learned=len(collected.record_ids),
     )
 
 
@@ -153,16 +156,26 @@ def _report(journal: Journal, state: Checkpoint, collected: Collected, seconds: 
         state.version, metrics["mean_reward"], 100 * metrics["pass_share"], metrics["kl_reference"],
         len(collected.records), seconds,
     )  # fmt: skip
-    journal.write(
-        {
-            "version": state.version,
-            "step": state.step,
-            "created_at": state.created_at,
-            "seconds": round(seconds, 3),
-            "skipped": dict(collected.skipped),
-            **{name: float(f"{value:.6g}") for name, value in metrics.items()},
-        }
-    )
+    journal.write(_entry(state) | {"seconds": round(seconds, 3), "skipped": dict(collected.skipped)})
+
+
+def _tell_missing(journal: Journal, state: Checkpoint) -> None:
+    """Killed between its checkpoint and its line, an update is told of now; how long it took nobody knows any more."""
+    told = journal.last()
+    if state.num_learned and (told.get("step"), told.get("created_at")) != (state.step, state.created_at):
+        log.info("update %d is in the checkpoint and not in the journal: it is written down now", state.step)
+        journal.write(_entry(state) | {"seconds": 0.0, "skipped": {}})
+
+
+def _entry(state: Checkpoint) -> dict[str, object]:
+    """What the journal keeps of an update."""
+    return {
+        "version": state.version,
+        "step": state.step,
+        "created_at": state.created_at,
+        "records_sha256": digest_of_records(state.learned),
+        **{name: float(f"{value:.6g}") for name, value in state.metrics.items()},
+    }
 
 
 def _now() -> str:

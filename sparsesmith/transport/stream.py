@@ -4,12 +4,13 @@ A record is delivered until it is acknowledged. The stream is bounded: while no 
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import redis
 from pydantic import ValidationError
 
-from sparsesmith.transport.connection import MAX_BLOCK_MS, Redis, answering
+from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering
 from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,9 @@ DEAD_LETTERS = "sparsesmith:rewards:dead"
 MAX_DEAD_LETTERS = 1000
 """The newest stay."""
 _SEEN_PREFIX = "sparsesmith:rewards:seen:"
+"""A key a record, for as long as its evaluator might publish it again: NO_FATE, or why nobody learned from it."""
+NO_FATE = "1"
+"""Of a record that waits, or that a checkpoint of the trainer names."""
 _FIELD = b"record"
 _REASON = b"reason"
 
@@ -64,7 +68,7 @@ class RewardStream:
                     if pipeline.exists(seen):
                         return False
                     pipeline.multi()
-                    pipeline.set(seen, b"1", ex=self._seen_ttl_s)
+                    pipeline.set(seen, NO_FATE, ex=self._seen_ttl_s)
                     fields = {_FIELD: record.model_dump_json().encode()}
                     pipeline.xadd(STREAM, fields, maxlen=self._max_records, approximate=True)
                     pipeline.execute()
@@ -125,9 +129,38 @@ class RewardStream:
             pipeline.xdel(STREAM, *entry_ids)
             pipeline.execute()
 
+    def drop(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        """Acknowledged, and the reason noted with it: nobody will learn from these records, which is in order."""
+        if not deliveries:
+            return
+        entry_ids = [each.entry_id for each in deliveries]
+        self._held.difference_update(entry_ids)
+        with answering(), self._connection.pipeline(transaction=True) as pipeline:
+            for each in deliveries:
+                _note(pipeline, each.record.record_id, reason)
+            pipeline.xack(STREAM, GROUP, *entry_ids)
+            pipeline.xdel(STREAM, *entry_ids)
+            pipeline.execute()
+
     def bury(self, delivery: Delivery, reason: str) -> None:
         """Acknowledged, and kept among the dead letters: nobody will learn from the record."""
-        self._bury(delivery.entry_id, delivery.record.model_dump_json().encode(), reason)
+        content = delivery.record.model_dump_json().encode()
+        self._bury(delivery.entry_id, content, reason, delivery.record.record_id)
+
+    def fates(self) -> dict[str, str]:
+        """Of each record that was published lately: NO_FATE, or why nobody learned from it. Reads all of the keys."""
+        with answering():
+            names = [bytes(each) for each in self._connection.scan_iter(f"{_SEEN_PREFIX}*", count=1000)]
+            values = self._connection.mget(names) if names else []
+        told = zip(names, values, strict=True)
+        return {name.decode().removeprefix(_SEEN_PREFIX): value.decode() for name, value in told if value is not None}
+
+    def waiting(self) -> list[str]:
+        """Ids of the records in the stream, delivered or not, oldest first."""
+        with answering():
+            entries = self._connection.xrange(STREAM)
+        records = [_record(entry_id, fields) for entry_id, fields in entries]
+        return [record.record_id for record in records if record is not None]
 
     def take_malformed(self) -> int:
         """Entries since the last call that were no records; they are among the dead letters."""
@@ -140,10 +173,12 @@ class RewardStream:
             entries = self._connection.xrange(DEAD_LETTERS)
         return [(fields[_REASON].decode(), fields[_FIELD]) for _, fields in entries]
 
-    def _bury(self, entry_id: str, content: bytes, reason: str) -> None:
+    def _bury(self, entry_id: str, content: bytes, reason: str, record_id: str | None = None) -> None:
         self._held.discard(entry_id)
         fields = {_FIELD: content, _REASON: reason.encode()}
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
+            if record_id is not None:
+                _note(pipeline, record_id, reason)
             pipeline.xadd(DEAD_LETTERS, fields, maxlen=MAX_DEAD_LETTERS, approximate=True)
             pipeline.xack(STREAM, GROUP, entry_id)
             pipeline.xdel(STREAM, entry_id)
@@ -172,6 +207,11 @@ class RewardStream:
         deliveries = [Delivery(entry_id, record) for entry_id, _, record in parsed if record is not None]
         self._held.update(delivery.entry_id for delivery in deliveries)
         return deliveries
+
+
+def _note(pipeline: Pipeline, record_id: str, reason: str) -> None:
+    """Where it is still known that the record was published."""
+    pipeline.set(_SEEN_PREFIX + record_id, reason, xx=True, keepttl=True)
 
 
 def _entries(replies: list[tuple[bytes, list[Entry]]] | None) -> list[Entry]:

@@ -291,6 +291,10 @@ def test_a_version_that_is_as_good_serves_after_its_canary_and_users_get_whole_v
     assert verdict.scores is not None
     assert verdict.scores.num_samples == 64
     assert verdict.scores.logprob_gap is not None and verdict.scores.logprob_gap < 1e-3
+    taken = rig.watch.taken
+    assert taken is not None and taken.first_token_s is not None and taken.version == 1
+    assert 0 < taken.paused_s < taken.first_token_s, "the first token comes after the swap"
+    assert 0 < taken.waited_s <= taken.canary_s
     assert {each.first_version for each in samples} <= {0, 1}
     assert rig.distance(rig.live.policy, [each for each in samples if each.last_version == 0][:40]) < CLOSE
     assert rig.distance(new, [each for each in samples if each.first_version == 1]) < CLOSE
@@ -307,6 +311,7 @@ def test_a_diverging_trainer_never_reaches_a_user(rig: Rig) -> None:
         return await rig.user_samples(asyncio.create_task(diverge()))
 
     samples = rig.run(served())
+    assert rig.watch.taken is None
     assert rig.verdicts() == {1: "refused", 2: "refused", 3: "refused"}
     assert "below that of the shipped version" in rig.verdict(3).reason
     assert len(samples) > NUM_USERS  # each was answered again and again while versions were judged

@@ -38,7 +38,7 @@ def one_thread() -> Iterator[None]:
 class Bandit:
     """A policy that has just begun."""
 
-    def __init__(self, seed: int, options: LearnerOptions) -> None:
+    def __init__(self, seed: int, options: LearnerOptions, critic_rate: float = 0.1) -> None:
         self._random = torch.Generator().manual_seed(seed)
         self._ppo = Ppo(options)
         self._worth = torch.rand(PATTERNS, CHOICES, generator=self._random)
@@ -46,7 +46,7 @@ class Bandit:
         self._before = torch.zeros(PATTERNS, requires_grad=True)
         self._after = torch.zeros(PATTERNS, CHOICES, FORCED, requires_grad=True)
         self._policy = torch.optim.Adam([self._logits], lr=0.12)
-        self._critic = torch.optim.Adam([self._before, self._after], lr=0.1)
+        self._critic = torch.optim.Adam([self._before, self._after], lr=critic_rate)
         self.record = CriticRecord()
         self._regret_at_first = self._regret()
 
@@ -119,11 +119,11 @@ def _first(value_B: Tensor) -> Tensor:
 
 
 @cache
-def regret_left(**changes: Any) -> float:
+def regret_left(critic_rate: float = 0.1, **changes: Any) -> float:
     """After 20 updates of the policy, mean over the seeds."""
     found = []
     for seed in SEEDS:
-        bandit = Bandit(seed, LearnerOptions(kl_coefficient=0.0, **changes))
+        bandit = Bandit(seed, LearnerOptions(kl_coefficient=0.0, **changes), critic_rate)
         moves = 0
         for _ in range(100):
             moves += bandit.update()
@@ -140,6 +140,14 @@ def test_after_20_updates_a_tenth_of_the_regret_is_left_at_most() -> None:
 
 def test_a_critic_from_zero_with_lambda_below_one_keeps_most_of_it() -> None:
     assert regret_left(**OLD_CREDIT, group_share=0.0) > 0.20
+
+
+def test_how_much_it_keeps_is_a_matter_of_how_fast_its_table_fills() -> None:
+    fast = regret_left(**OLD_CREDIT, group_share=0.0)
+    slow = regret_left(0.01, **OLD_CREDIT, group_share=0.0)
+    slowest = regret_left(0.001, **OLD_CREDIT, group_share=0.0)
+    assert fast < slow < slowest
+    assert slowest > 0.85
 
 
 def test_half_of_it_is_made_up_for_by_the_groups_and_half_is_not() -> None:

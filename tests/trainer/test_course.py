@@ -12,6 +12,7 @@ from services.trainer.course.course import CourseOptions, Tail, run_course
 from services.trainer.course.curriculum import LEAST, UNSEEN, Curriculum
 from services.trainer.course.events import Scalar, masked_crc, write_events
 from services.trainer.course.exports import export
+from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson, lessons_of, packed_lessons
@@ -142,12 +143,22 @@ def make_ledger(path: Path) -> Ledger:
     judgement = {"groups": [], "figures": {"pass_at_1": 0.5, "log_speed": 0.1, "workloads": 2}}
     ledger.write("judged", 0.0, version=0, **judgement)
     ledger.write("updated", 10.0, step=1, **update)
-    ledger.write("vetted", 10.0, version=1, decision="accepted")
+    ledger.write("posted", 1.0, job="a", lesson="m0")
+    ledger.write("graded", 5.0, job="a", lesson="m0", rewards=[0.1])
+    ledger.write("vetted", 10.0, version=1, decision="accepted", logprob_gap=0.01, decided_at="now")
+    ledger.write("taken", 11.0, version=1, canary_s=4.0, waited_s=2.0, paused_s=0.1, first_token_s=0.3)
     ledger.write("updated", 20.0, step=2, **update | {"mean_reward": 0.4, "oldest_used": 2.0, "skipped": {}})
     ledger.write("vetted", 20.0, version=2, decision="refused")
     ledger.write(
-        "learned", 20.0, seconds=20.0, generator_held=0.25, evaluators_busy=0.5, evaluators_stages={"open": 0.3}
+        "learned",
+        20.0,
+        seconds=20.0,
+        generator_held=0.25,
+        evaluators_busy=0.5,
+        evaluators_stages={"open": 0.3},
+        gpus_busy=[0.9],
     )
+    ledger.write("learned", 20.0, seconds=0.0, generator_held=0, evaluators_busy=0, gpus_busy=[])
     ledger.write("judged", 20.0, version=1, **judgement)
     return ledger
 
@@ -163,10 +174,28 @@ def test_curves_are_what_the_ledger_tells(tmp_path: Path) -> None:
     assert told.used_share == pytest.approx(64 / 68)
     assert told.versions == {"accepted": 1, "refused": 1}
     waits = {"generator_waits": 0.25, "evaluators_wait": 0.5, "trainer_waits": 0.7}
-    assert told.shares == {**waits, "evaluators_open": 0.3}
+    assert told.shares == {**waits, "evaluators_open": 0.3, "gpu_0_busy": 0.9}
+    cost = {"canary_s": 4.0, "waited_s": 2.0, "paused_s": 0.1, "first_token_s": 0.3}
+    assert told.vetted == [
+        {"version": 1, "decision": "accepted", "logprob_gap": 0.01, **cost},
+        {"version": 2, "decision": "refused"},
+    ]
+    assert told.jobs == {"posted": 1, "graded": 1, "lost": 0}
     curves.write(tmp_path, told)
     assert (tmp_path / "curves.json").is_file()
     assert len(list((tmp_path / "events").iterdir())) == 1
+
+
+def test_the_share_of_looks_at_a_busy_gpu_is_told_and_nothing_without_one() -> None:
+    looks = iter((1.0, 0.0, 0.5))
+    use = GpuUse([lambda: next(looks), lambda: 1.0])
+    assert use.shares() == []
+    for _ in range(3):
+        use.look()
+    assert use.shares() == [0.5, 1.0]
+    none = GpuUse([])
+    none.look()
+    assert none.shares() == []
 
 
 def test_nothing_is_exported_of_a_course_that_judged_nothing(tmp_path: Path) -> None:

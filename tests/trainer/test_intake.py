@@ -9,7 +9,7 @@ from services.trainer.online.batch import UsableRecord
 from services.trainer.online.groups import Groups
 from services.trainer.online.intake import Collected, IntakeOptions, RecordIntake
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.stream import DEAD_LETTERS, STREAM, RewardStream
+from sparsesmith.transport.stream import DEAD_LETTERS, NO_FATE, STREAM, RewardStream
 from sparsesmith_proto.kernel import FromFamily, Workload
 from sparsesmith_proto.reward import RewardRecord
 from tests.trainer.records import make_reader, make_record, make_sampled
@@ -144,7 +144,7 @@ def test_every_kind_of_bad_record_is_counted_kept_as_a_dead_letter_and_stops_not
     for content in malformed():
         redis_connection.xadd(STREAM, {b"record": content})
     redis_connection.xadd(STREAM, {b"other": b"field"})
-    publish(redis_connection, sample("good", size=1))
+    publish(redis_connection, sample("good", "other", size=1))
     found = collected(make_intake(redis_connection, batch_records=1), looks=20)
     assert found is not None and found.record_ids == ["good"]
     reasons = [reason for reason, _ in BAD] + ["malformed"] * 6
@@ -174,3 +174,15 @@ def test_groups_of_older_versions_are_learned_from_first() -> None:
         assert isinstance(usable, UsableRecord)
         groups.add(name, usable, now=0)
     assert [each.entry_ids for each in groups.ripe(now=0)] == [["g1"], ["g3"], ["g0"], ["g2"]]
+
+
+def test_why_nobody_learned_from_a_record_is_noted_with_its_acknowledgement(redis_connection: Redis) -> None:
+    old, bad, good = sample("old", first_version=0), sample("bad", token_ids=(-1, 0)), sample("good", "other", size=1)
+    publish(redis_connection, old, bad, good)
+    intake = make_intake(redis_connection, batch_records=1)
+    found = intake.collect(0, {"old"}, rounds(4))
+    assert found is not None and found.record_ids == ["good"]
+    stream = RewardStream(redis_connection)
+    assert stream.fates() == {"old": "already_used", "bad": "unknown_token", "good": NO_FATE}
+    assert stream.waiting() == ["good"]
+    assert not stream.publish(old), "it is known still that the record was published"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from transformers import Qwen3ForCausalLM
 
-from services.trainer.online.checkpoints import CheckpointFolder
+from services.trainer.online.checkpoints import CheckpointFolder, digest_of_records
 from services.trainer.online.learner import MOST_TOKEN_GAP
 from services.trainer.online.publishing import Edition
 from services.trainer.service import open_workshop
@@ -30,7 +30,7 @@ from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
-from sparsesmith.transport.stream import RewardStream
+from sparsesmith.transport.stream import NO_FATE, RewardStream
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.policy import PolicyAnnouncement
 from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
@@ -200,7 +200,26 @@ def test_a_kill_after_the_checkpoint_does_not_train_twice(
     assert (settings.exchange_dir / latest.weights).is_file()
     publish(redis_connection, name="next", first_version=1)
     assert train(workshop, lambda: False, max_updates=1) == 1
-    assert [(entry["version"], entry["step"]) for entry in entries(settings)] == [(2, 2)]
+    told = entries(settings)
+    assert [(entry["version"], entry["step"]) for entry in told] == [(1, 1), (2, 2)], (
+        "the killed update is told of, too"
+    )
+    learned = [[f"{name}:{number}" for number in range(COUNT)] for name in ("job", "next")]
+    assert [entry["records_sha256"] for entry in told] == [digest_of_records(each) for each in learned]
+    fates = RewardStream(redis_connection).fates()
+    assert fates == dict.fromkeys(learned[0], "already_used") | dict.fromkeys(learned[1], NO_FATE)
+
+
+def test_a_line_of_the_journal_that_a_kill_tore_is_written_again(
+    workshop: Workshop, settings: TrainerSettings, redis_connection: Redis
+) -> None:
+    publish(redis_connection)
+    train(workshop, lambda: False, max_updates=1)
+    (whole,) = entries(settings)
+    path = settings.state_dir / "updates.jsonl"
+    path.write_text(path.read_text()[:40])
+    resume(open_workshop(settings, redis_connection))
+    assert entries(settings) == [whole | {"seconds": 0.0}]
 
 
 def test_a_restart_goes_on_with_the_weights_and_optimizers_of_the_checkpoint(

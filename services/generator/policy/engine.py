@@ -7,6 +7,7 @@ engine (`EngineFailed`), and its host starts a fresh one.
 import asyncio
 import multiprocessing
 import os
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -140,6 +141,10 @@ class Engine:
         self._death: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.version = 0
         """Version of the weights that the next token is sampled under; with adapters, the next sample."""
+        self.paused_s = 0.0
+        """That the last swap took, between two tokens."""
+        self.first_token_at: float | None = None
+        """By the monotonic clock, of the first token under `version`; None: there was none yet."""
         self.takes_adapters = llm.vllm_config.lora_config is not None
         self._adapter: Any = None
         """As vLLM is told of it; None: the model as shipped."""
@@ -207,6 +212,8 @@ class Engine:
             async with aclosing(generated) as outputs:
                 async for output in outputs:
                     partial.add(output.outputs[0], begun_under if self.takes_adapters else self.version)
+                    if self.first_token_at is None and partial.newest == self.version:
+                        self.first_token_at = time.monotonic()
                     if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
                         break
         finally:
@@ -225,6 +232,7 @@ class Engine:
             await self._while_alive(swapping, f"the engine died while version {version} was loaded")
 
     async def _swap(self, llm: Any, weights: list[str], version: int, swap_encoder: Callable[[], None]) -> None:
+        began = time.monotonic()
         await llm.pause_generation(mode="keep", clear_cache=True)
         try:
             await llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(weights,))
@@ -234,8 +242,9 @@ class Engine:
             raise EngineFailed(f"version {version} did not load") from error
         swap_encoder()
         # The reply to the load came after every token of the old weights, and handling it let those be consumed.
-        self.version = version
+        self.version, self.first_token_at = version, None
         await llm.resume_generation()
+        self.paused_s = time.monotonic() - began
 
     async def adopt(self, adapter: Path | None, version: int) -> None:
         """Samples from now on are taken with an adapter, or from the model as shipped; those in the engine end as they
@@ -248,7 +257,7 @@ class Engine:
             if told is not None:
                 adding = self._added(self._llm, told)
                 await self._while_alive(adding, f"the engine died while the adapter of version {version} was loaded")
-            self._adapter, self.version = told, version
+            self._adapter, self.version, self.first_token_at = told, version, None
             if before is not None:
                 forgetting = self._forget(self._llm, before.lora_int_id)
                 await self._while_alive(forgetting, "the engine died while an adapter was removed")
@@ -331,6 +340,11 @@ class _PartialSample:
     @property
     def text(self) -> str:
         return "".join(self._text)
+
+    @property
+    def newest(self) -> int | None:
+        """Version of the last token; None before the first."""
+        return self._versions[-1] if self._versions else None
 
     def sample(self) -> Sample:
         return Sample(self.text, tuple(self._token_ids), tuple(self._logprobs), tuple(self._versions))

@@ -13,6 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -25,7 +26,7 @@ from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.policy.weights import RefusedWeights
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith_proto.message import PolicyVersion
-from sparsesmith_proto.policy import PolicyAnnouncement, PolicyStanding, Probe, ProbeScores, Verdict
+from sparsesmith_proto.policy import PolicyAnnouncement, PolicyStanding, Probe, ProbeScores, Verdict, VersionTaken
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,19 @@ class PolicyNews(Protocol):
     def keep_probe(self, probe: Probe) -> None: ...
 
     def roll_back(self, to: PolicyVersion, reason: str, now: str) -> PolicyStanding: ...
+
+
+@dataclass(frozen=True)
+class _Acceptance:
+    """Of the version in service, which this engine took up."""
+
+    engine: Engine
+    version: PolicyVersion
+    at: float
+    """By the monotonic clock."""
+    canary_s: float
+    waited_s: float
+    paused_s: float
 
 
 class PolicyWatch:
@@ -73,6 +87,9 @@ class PolicyWatch:
         """Engines that died under a version's probe."""
         self._retry_at = 0.0
         self._num_tries = 0
+        self._waited_s = 0.0
+        """That users' samples waited for the canary under way."""
+        self._acceptance: _Acceptance | None = None
         self.standing = PolicyStanding()
         """As last read."""
         self.announcement: PolicyAnnouncement | None = None
@@ -84,6 +101,21 @@ class PolicyWatch:
     def version(self) -> PolicyVersion:
         """Of the weights that users are served from."""
         return 0 if self.announcement is None else self.announcement.version
+
+    @property
+    def taken(self) -> VersionTaken | None:
+        """What it cost to take the version in service up; None where it serves since its engine was started."""
+        found = self._acceptance
+        if found is None or found.version != self.version or found.engine.version != self.version:
+            return None
+        first_at = found.engine.first_token_at
+        return VersionTaken(
+            version=found.version,
+            canary_s=round(found.canary_s, 4),
+            waited_s=round(found.waited_s, 4),
+            paused_s=round(found.paused_s, 4),
+            first_token_s=None if first_at is None else round(max(0.0, first_at - found.at), 4),
+        )
 
     async def run(self, host: EngineHost) -> None:
         """Until cancelled. What the standing says is followed while a canary is under way."""
@@ -99,7 +131,7 @@ class PolicyWatch:
 
     async def prepare(self, engine: Engine) -> None:
         """Bring a fresh engine, which has the shipped weights, to the version in service."""
-        self.announcement = None
+        self.announcement = self._acceptance = None
         self._publication.use_shipped()
         await self.follow(engine)
 
@@ -176,7 +208,7 @@ class PolicyWatch:
     async def _vet(self, engine: Engine, announcement: PolicyAnnouncement) -> None:
         """Decide of a version, or postpone it."""
         version, started = announcement.version, time.monotonic()
-        self.under_probe = version
+        self.under_probe, self._waited_s = version, 0.0
         log.info("policy version %d is under probe; version %d serves", version, self.version)
         try:
             await self._check(announcement)
@@ -188,8 +220,13 @@ class PolicyWatch:
         except NoVerdict as error:
             self._postpone(version, error)
         else:
-            log.info("the canary of version %d took %.2f s", version, time.monotonic() - started)
+            accepted_at = time.monotonic()
+            log.info("the canary of version %d took %.2f s", version, accepted_at - started)
             await self._decide(engine, announcement, complaint(probe, references, self._canary.options.gap), probe)
+            if engine.is_alive and self.version == engine.version == version:
+                self._acceptance = _Acceptance(
+                    engine, version, accepted_at, accepted_at - started, self._waited_s, engine.paused_s
+                )
         finally:
             self.under_probe = None
 
@@ -228,6 +265,7 @@ class PolicyWatch:
         except TimeoutError:
             raise NoVerdict(f"the engine did not write the probe samples within {hold_s:g} s") from None
         held_s = time.monotonic() - started
+        self._waited_s += held_s
         log.info("users' samples waited %.2f s, %.2f s of it for those in the engine", held_s, drained_s)
         return probe_samples
 

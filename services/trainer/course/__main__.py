@@ -41,12 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _learn(options: argparse.Namespace) -> None:
     lessons, probes = packed_lessons(options.lessons, options.probes)
-    seconds = 0.0 if options.arm == "start" else 60 * options.minutes
+    arm, seconds = ARMS[options.arm], 0.0 if options.arm == "start" else 60 * options.minutes
     course = CourseOptions(
         state=options.state,
         policy=options.policy,
         arm=options.arm,
-        settings=ARMS[options.arm],
+        settings=arm.trainer,
+        family_candidates=arm.family_candidates,
         seed=options.seed,
         seconds=seconds,
         piece_s=60 * options.piece_minutes,
@@ -55,7 +56,8 @@ def _learn(options: argparse.Namespace) -> None:
         max_policy_age=options.max_policy_age,
         at_once=options.at_once,
         num_evaluators=options.evaluators,
-        environment=dict(_setting(each) for each in options.set),
+        environment={f"SPARSESMITH_EVALUATOR_{name}": value for name, value in arm.evaluator.items()}
+        | dict(_setting(each) for each in options.set),
     )
     _tell(run_course(course, lessons, probes))
 

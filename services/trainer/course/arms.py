@@ -1,21 +1,40 @@
-"""What is compared: settings of the trainer by name, each against the default."""
+"""What is compared: settings by name, each against the default."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-ARMS: Mapping[str, Mapping[str, str]] = {
-    "ppo": {},
-    "rloo": {"ALGORITHM": "rloo"},
-    "expert": {"ALGORITHM": "expert"},
-    "paper": {"REWARD": "paper"},
-    "improvement": {"REWARD": "improvement"},
-    "best-of-4": {"BEST_SHARE": "0.5"},
-    "lambda-0.95": {
-        "GAE_LAMBDA": "0.95",
-        "VALUE_TARGETS": "bootstrapped",
-        "ADVANTAGE_SCALE": "batch",
-        "CRITIC_GATE": "0",
-    },
-    "groups-alone": {"GROUP_SHARE": "1"},
-    "start": {},
+
+@dataclass(frozen=True)
+class Arm:
+    """Beyond what a course sets itself."""
+
+    trainer: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the trainer by name."""
+    evaluator: Mapping[str, str] = field(default_factory=dict)
+    """Of the evaluators."""
+    family_candidates: int = 0
+    """Candidates of the kernel families that are graded of each lesson, once, before its first samples."""
+
+
+ARMS: Mapping[str, Arm] = {
+    "ppo": Arm(),
+    "rloo": Arm({"ALGORITHM": "rloo"}),
+    "expert": Arm({"ALGORITHM": "expert"}),
+    "paper": Arm({"REWARD": "paper"}),
+    "paper-bounded": Arm({"REWARD": "paper_bounded"}),
+    "improvement": Arm({"REWARD": "improvement"}),
+    "best-of-4": Arm({"BEST_SHARE": "0.5"}),
+    "best-of-4-alone": Arm({"BEST_SHARE": "1"}),
+    "lambda-0.95": Arm(
+        {"GAE_LAMBDA": "0.95", "VALUE_TARGETS": "bootstrapped", "ADVANTAGE_SCALE": "batch", "CRITIC_GATE": "0"}
+    ),
+    "lambda-0.95-alone": Arm({"GAE_LAMBDA": "0.95", "CRITIC_GATE": "0"}),
+    "lambda-by-length": Arm({"GAE_LAMBDA": "length"}),
+    "groups-alone": Arm({"GROUP_SHARE": "1"}),
+    "imitation": Arm({"IMITATION_SHARE": "0.15"}, {"TELLS_OF_ALL": "true"}, family_candidates=32),
+    "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
+    "start": Arm(),
 }
-"""Beyond what a course sets itself. `start` is judged and learns nothing."""
+"""`start` is judged and learns nothing. `lambda-0.95` is the credit of old, `lambda-0.95-alone` its lambda with a
+critic of Monte-Carlo targets that is always asked. `imitation` learns from what the families find, `own-imitation`
+from the policy's own finds."""

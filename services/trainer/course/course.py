@@ -20,13 +20,14 @@ import httpx
 from services.trainer.course import curves
 from services.trainer.course.admission import Admission
 from services.trainer.course.curriculum import Curriculum
+from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures, judge
 from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson
 from services.trainer.course.posting import Poster, PostingOptions
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client import Client
-from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith.errors import InvalidOption, SparsesmithError, Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith.transport.connection import connect
@@ -53,6 +54,8 @@ class CourseOptions:
     arm: str = "ppo"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the arm: settings of the trainer by name."""
+    family_candidates: int = 0
+    """Likewise: of each lesson, once; see `Arm`."""
     seed: int = 0
     seconds: float = 720.0
     """Of learning, all pieces together; 0: the policy is judged as it is."""
@@ -93,7 +96,7 @@ def run_course(
         options.state,
         free_port(),
         options.num_evaluators,
-        environment=_environment(options, held_out, len(lessons) + len(probes)),
+        environment=environment_of(options, held_out, len(lessons) + len(probes)),
     )
     with Stack(stack_options, on_event=tell) as stack, Client(stack.url) as client:
         wait_until_ready(client, stack, is_whole=True)
@@ -150,13 +153,14 @@ class Course:
         def clock() -> float:
             return min(end_s, earlier + time.monotonic() - began)
 
-        posting = PostingOptions(options.group, options.at_once, options.job_s)
+        posting = PostingOptions(options.group, options.at_once, options.job_s, options.family_candidates)
         poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
-        before = self._evaluators()
+        before, gpus = self._evaluators(), GpuUse()
         poster.start()
         while clock() < end_s and time.monotonic() < wall_end:
             time.sleep(POLL_S)
             self._look(clock())
+            gpus.look()
         poster.stop()
         seconds = time.monotonic() - began
         spent = self._evaluators()
@@ -169,6 +173,7 @@ class Course:
             generator_held=round(poster.held_s / (seconds * options.at_once), 4),
             evaluators_busy=of_all.pop("job"),
             evaluators_stages=of_all,
+            gpus_busy=gpus.shares(),
         )
         connection.close()
 
@@ -217,6 +222,17 @@ class Course:
             self._ledger.write("updated", at_s, **{name: value for name, value in entry.items() if name != "event"})
         for entry in self._verdicts.new():
             self._ledger.write("vetted", at_s, **entry)
+        self._look_at_policy(at_s)
+
+    def _look_at_policy(self, at_s: float) -> None:
+        """What it cost to take a version up, once its first token is there."""
+        try:
+            taken = self._client.policy().taken
+        except SparsesmithError:  # The generator is started again; what this version cost is not known then.
+            return
+        known = {int(each["version"]) for each in self._ledger.events("taken")}
+        if taken is not None and taken.first_token_s is not None and taken.version not in known:
+            self._ledger.write("taken", at_s, **taken.model_dump())
 
     def _evaluators(self) -> Counter[str]:
         """Seconds of all evaluators by stage; `job` is of whole jobs."""
@@ -264,7 +280,7 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _environment(options: CourseOptions, held_out: Path, num_workloads: int) -> dict[str, str]:
+def environment_of(options: CourseOptions, held_out: Path, num_workloads: int) -> dict[str, str]:
     """Of all services."""
     trainer = {
         "POLICY_DIR": str(options.policy),
@@ -302,6 +318,7 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "batch": [options.group, options.batch_groups, options.max_policy_age],
         "lessons": [lesson.name for lesson in lessons],
         "probes": [lesson.name for lesson in probes],
+        **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
     }
     options.state.mkdir(parents=True, exist_ok=True)
     path = options.state / "course.json"

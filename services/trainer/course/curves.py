@@ -50,7 +50,13 @@ class Curves:
     versions: Mapping[str, int] = field(default_factory=dict)
     """Accepted, refused."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Of the seconds of learning: the generator held back by the trainer, evaluators busy, the trainer waiting."""
+    """Of the seconds of learning: the generator held back by the trainer, evaluators busy, the trainer waiting; each
+    GPU busy (`gpu_use`), where there is one."""
+    vetted: Sequence[Mapping[str, Any]] = ()
+    """Of each version what its canary found (`logprob_gap`, `logprob_gap_program` and others) and, where it was taken
+    up, what that cost in seconds (`VersionTaken`)."""
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    """Posted, graded, lost: ended without an answer."""
 
     @property
     def used_share(self) -> float:
@@ -80,6 +86,12 @@ def curves_of(ledger: Ledger, arm: str, seed: int) -> Curves:
         oldest_used=max((float(event["oldest_used"]) for event in updated), default=0.0),
         versions={decision: decisions.count(decision) for decision in sorted(set(decisions))},
         shares=_shares(learned, updated),
+        vetted=_vetted(ledger),
+        jobs={
+            "posted": len(ledger.events("posted")),
+            "graded": len(ledger.events("graded")),
+            "lost": len(ledger.events("failed")),
+        },
     )
 
 
@@ -124,6 +136,28 @@ def _shares(learned: Sequence[Event], updated: Sequence[Event]) -> dict[str, flo
         "evaluators_wait": round(max(0.0, 1 - busy / seconds), 4),
         "trainer_waits": round(max(0.0, 1 - updating / seconds), 4),
         **_stages(learned, seconds),
+        **_gpus(learned),
+    }
+
+
+def _vetted(ledger: Ledger) -> list[Mapping[str, Any]]:
+    """Ascending versions; the last decision of each."""
+    of_event = ("event", "at_s", "decided_at")
+    found: dict[int, dict[str, Any]] = {}
+    for event in (*ledger.events("vetted"), *ledger.events("taken")):
+        told = found.setdefault(int(event["version"]), {})
+        told.update({name: value for name, value in event.items() if name not in of_event})
+    return [found[version] for version in sorted(found)]
+
+
+def _gpus(learned: Sequence[Event]) -> dict[str, float]:
+    """Of the GPUs that all pieces had, weighted by the pieces' seconds."""
+    pieces = [(event["gpus_busy"], float(event["seconds"])) for event in learned if event.get("gpus_busy")]
+    seconds = sum(each for _, each in pieces)
+    count = min((len(busy) for busy, _ in pieces), default=0)
+    return {
+        f"gpu_{number}_busy": round(sum(busy[number] * each for busy, each in pieces) / seconds, 4)
+        for number in range(count)
     }
 
 

@@ -12,6 +12,7 @@ from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.api import Budget, TuningOptions
 from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith_proto.words import SearchStrategy
 
 KINDS: tuple[tuple[Operation, ElementType, int], ...] = (
     ("spmv", "float32", 1),
@@ -31,14 +32,14 @@ class Lesson:
     element_type: ElementType = "float32"
     num_dense_cols: int = 1
 
-    def options(self, samples: int, seconds: float) -> TuningOptions:
-        """A job of policy samples alone."""
+    def options(self, candidates: int, seconds: float, search: SearchStrategy = "sample") -> TuningOptions:
+        """A job of policy samples alone, unless another source is named."""
         return TuningOptions(
             operation=self.operation,
             element_type=self.element_type,
             num_dense_cols=self.num_dense_cols,
-            search="sample",
-            budget=Budget(candidates=samples, seconds=seconds),
+            search=search,
+            budget=Budget(candidates=candidates, seconds=seconds),
         )
 
     def file(self) -> bytes:

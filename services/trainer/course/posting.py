@@ -12,6 +12,7 @@ from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson
 from sparsesmith.client import Client
 from sparsesmith.errors import SparsesmithError
+from sparsesmith_proto.api import TuningOptions
 
 PAUSE_S = 0.1
 """Between two looks at whether there is room."""
@@ -28,6 +29,8 @@ class PostingOptions:
     """Lessons that are sampled or graded at a time."""
     job_s: float
     """Longest time of one."""
+    family_candidates: int = 0
+    """Of each lesson, once, before its first samples."""
 
 
 class Poster:
@@ -53,6 +56,8 @@ class Poster:
         self._left = [(job, str(event["lesson"])) for job, event in ledger.open_jobs().items()]
         self._num_posted = len(ledger.events("posted"))
         self._graded = [(str(each["lesson"]), list(each["rewards"])) for each in ledger.events("graded")]
+        self._searched = {str(each["lesson"]) for each in ledger.events("searched")}
+        """Lessons that the families were asked for."""
         self._busy: list[str] = [name for _, name in self._left]
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -91,6 +96,7 @@ class Poster:
         job, lesson = taken
         try:
             if job is None:
+                self._search_families(client, lesson)
                 job = self._submitted(client, lesson)
             self._finish(client, job, lesson)
         except SparsesmithError as error:
@@ -114,9 +120,23 @@ class Poster:
             self._busy.append(lesson.name)
             return None, lesson
 
+    def _search_families(self, client: Client, lesson: Lesson) -> None:
+        """What others find is told to the trainer by the evaluators, where they are set to."""
+        options = self._options
+        if not options.family_candidates or lesson.name in self._searched:
+            return
+        job = self._post(client, lesson, lesson.options(options.family_candidates, options.job_s, "families"))
+        report = client.wait(job)
+        self._searched.add(lesson.name)
+        self._ledger.write(
+            "searched", self._clock(), job=job, lesson=lesson.name, candidates=report.search.num_candidates
+        )
+
+    def _post(self, client: Client, lesson: Lesson, options: TuningOptions) -> str:
+        return client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), options).job_id
+
     def _submitted(self, client: Client, lesson: Lesson) -> str:
-        options = lesson.options(self._options.group, self._options.job_s)
-        job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), options).job_id
+        job = self._post(client, lesson, lesson.options(self._options.group, self._options.job_s))
         self._ledger.write("posted", self._clock(), job=job, lesson=lesson.name)
         return job
 

@@ -49,6 +49,13 @@ class Checkpoint:
     """Of the policy's steps: smaller once a version was refused."""
     wins: tuple[str, ...] = ()
     """Records of programs that are imitated, as JSON."""
+    num_learned: int = 0
+    """Of `used`, how many the update that made this checkpoint learned from; 0 where none did."""
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Ids of the records of the update that made this checkpoint, as far as `used` goes back."""
+        return self.used[-self.num_learned :] if self.num_learned else ()
 
     @property
     def newest(self) -> int:
@@ -108,6 +115,11 @@ class CheckpointFolder:
 def remembered(used: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     """Ids of used records with new ones at the end, the oldest forgotten."""
     return tuple(dict.fromkeys([*used, *new]))[-MAX_USED_RECORDS:]
+
+
+def digest_of_records(record_ids: Iterable[str]) -> str:
+    """SHA-256 of the ids, one a line, in their order: what tells whose records an update learned from."""
+    return hashlib.sha256("".join(f"{each}\n" for each in record_ids).encode()).hexdigest()
 
 
 def policy_identity(folder: Path) -> str:

@@ -5,7 +5,7 @@ A batch is made of whole groups: of prompts whose samples were all seen, or of w
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -151,7 +151,7 @@ class RecordIntake:
         groups: Groups,
     ) -> Counter[Skip]:
         """Into groups; what will never be learned from is acknowledged, and counted by reason."""
-        now, dropped = self._clock(), list[str]()
+        now, dropped = self._clock(), defaultdict[Skip, list[Delivery]](list)
         skipped: Counter[Skip] = Counter({"malformed": self._stream.take_malformed()})
         for delivery in deliveries:
             record = delivery.record
@@ -170,10 +170,11 @@ class RecordIntake:
                 self._forget([delivery.entry_id])
                 skipped[read] += 1
                 if read in LAWFUL:
-                    dropped.append(delivery.entry_id)
+                    dropped[read].append(delivery)
                 else:
                     self._stream.bury(delivery, read)
-        self._stream.acknowledge(dropped)
+        for reason, deliveries_of in dropped.items():
+            self._stream.drop(deliveries_of, reason)
         return Counter({reason: count for reason, count in skipped.items() if count})
 
     def _imitates(self, delivery: Delivery) -> bool:

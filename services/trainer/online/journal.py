@@ -1,6 +1,7 @@
 """The log of updates, one JSON line each; and the sign of life that `--check` looks for."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,9 +18,13 @@ class Journal:
     """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version."""
 
     def __init__(self, path: Path, on_entry: OnEntry = unheard) -> None:
+        """Cuts off a line that a kill tore."""
         self._path = path
         self._on_entry = on_entry
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            content = path.read_bytes()
+            os.truncate(path, content.rfind(b"\n") + 1)
 
     def write(self, entry: Mapping[str, object]) -> None:
         """Appends a line."""
@@ -28,12 +33,9 @@ class Journal:
         self._on_entry(entry)
 
     def last(self) -> dict[str, object]:
-        """The last whole line; empty where there is none."""
+        """The last line; empty where there is none."""
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        try:
-            return dict(json.loads(lines[-1])) if lines else {}
-        except json.JSONDecodeError:  # Torn by a kill.
-            return {}
+        return dict(json.loads(lines[-1])) if lines else {}
 
 
 class Heartbeat:
