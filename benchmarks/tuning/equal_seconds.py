@@ -49,7 +49,7 @@ from benchmarks.matrices.suites import Matrix, Source, core_sources, generated_s
 from benchmarks.measure.invention import digest
 from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
 from benchmarks.report.policy import arm_gains
-from benchmarks.tuning.harvest import Kept
+from benchmarks.tuning.beside_parent import Kept
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
