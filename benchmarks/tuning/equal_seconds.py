@@ -66,7 +66,7 @@ from services.generator.policy.sampling import PolicySampler
 from services.generator.search import STRATEGIES, Sources, Standing, Strategy
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
-from services.generator.search.grading import GradingLimits, graded
+from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import Batch, source_of
 from services.generator.search.strategy import allotted
 from services.generator.settings import GeneratorSettings
@@ -310,7 +310,7 @@ async def _contested(
 async def searched(
     arm: Arm,
     problem: Problem,
-    here: Here,
+    here: Evaluations,
     sampler: PolicySampler | None,
     models: CostModels,
     options: argparse.Namespace,
