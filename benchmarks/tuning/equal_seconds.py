@@ -66,7 +66,7 @@ from services.generator.policy.sampling import PolicySampler
 from services.generator.search import STRATEGIES, Sources, Standing, Strategy
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
-from services.generator.search.grading import GradingLimits, graded
+from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import Batch, source_of
 from services.generator.search.strategy import allotted
 from services.generator.settings import GeneratorSettings
@@ -197,7 +197,7 @@ class _Results:
 async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, end: float) -> None:
     work = [(plan, source) for plan, source in workloads(options) if not results.knows(source.name, plan)]
     async with AsyncExitStack() as stack:
-        samplers = await _samplers(stack, options)
+        samplers, models = await _samplers(stack, options), CostModels(options.cost_model)
         for number, (plan, read) in enumerate(_read_ahead(work)):
             if time.monotonic() > end:
                 return
@@ -205,7 +205,7 @@ async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, en
             row: Row = {"name": matrix.name, "class": matrix.matrix_class, "split": matrix.split}
             row |= {"nnz": matrix.pattern.nnz, "workload": told_plan(plan)}
             try:
-                row |= await _contested(bench, matrix, plan, samplers, options, number)
+                row |= await _contested(bench, matrix, plan, samplers, models, options, number)
             except SparsesmithError as error:
                 row["failed"] = error.message
             results.add(row)
@@ -277,6 +277,7 @@ async def _contested(
     matrix: Matrix,
     plan: Plan,
     samplers: Mapping[Arm, PolicySampler],
+    models: CostModels,
     options: argparse.Namespace,
     number: int,
 ) -> Row:
@@ -284,7 +285,6 @@ async def _contested(
     problem, held = Problem(_workload(matrix, plan), matrix.pattern), HeldMatrix(matrix.pattern, None)
     here = Here(bench.grader, held)
     await here.grade(_first_job(problem, options.seconds_each))
-    models = CostModels(options.cost_model)
     models.on(bench.process.description().name, plan.operation)
     arms: dict[Arm, Row] = {}
     winners: dict[Arm, Evaluation] = {}
@@ -310,7 +310,7 @@ async def _contested(
 async def searched(
     arm: Arm,
     problem: Problem,
-    here: Here,
+    here: Evaluations,
     sampler: PolicySampler | None,
     models: CostModels,
     options: argparse.Namespace,
