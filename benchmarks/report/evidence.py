@@ -195,7 +195,7 @@ def _edits(result: Json) -> list[str]:
         f"Policy {result['policy']}, {result['side']} matrices, {result['samples_a_parent']} samples a parent and arm: {result['workloads']} "
         f"workloads, {result['parents']} parents, of which {result['refused_parents']} could not be shown or graded.",
         "",
-        "| workload | by | samples | passed | and differs | other machine code | faster by 2 % | by 5 % | 90 % gain less than | best |",
+        "| workload | by | samples | passed | and differs | other PTX | faster by 2 % | by 5 % | 90 % gain less than | best |",
         "|---" * 10 + "|",
     ]
     for name, compared in result["summary"].items():

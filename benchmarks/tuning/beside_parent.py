@@ -51,7 +51,7 @@ class Judge:
     def graded(self, parent: str, children: Sequence[Parsed], problem: Problem) -> Iterator[tuple[str, Line]]:
         """Each child's name with its outcome: its times and gain, or its message. Nothing where the parent fails.
 
-        `other_code`: whether it is other machine code than the parent.
+        `other_code`: whether its PTX is other than the parent's, in more than lines of source.
         """
         own = parse_candidate(Candidate(candidate_id=PARENT, program=parent, origin=UserWritten()), problem.workload)
         architecture = self.process.description().architecture
@@ -84,11 +84,13 @@ class Judge:
             yield from _paired(waiting, workbench, routine)
 
 
-def _code(parsed: Parsed, ahead: CompilationsAhead) -> bytes:
-    """Machine code of a program that passed."""
+def _code(parsed: Parsed, ahead: CompilationsAhead) -> list[str]:
+    """Instructions of a program that passed, without the lines of source that they are of: machine code names them, so
+    that a line more would be other code."""
     assert not isinstance(parsed.program, Rejected)
     compiled = ahead.result(parsed.program)
-    return compiled.cubin if isinstance(compiled, Compiled) else b""
+    lines = compiled.ptx.split("\n") if isinstance(compiled, Compiled) else []
+    return [line for line in lines if not line.startswith(".loc ")]
 
 
 def _paired(children: Sequence[tuple[str, Line]], workbench: Workbench, routine: str) -> Iterator[tuple[str, Line]]:
