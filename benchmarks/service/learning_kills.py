@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import RESULTS, command, machine, source_commit
-from benchmarks.service.soak import kill, process_ids, schedule
+from benchmarks.service.soak import SLOW, kill, process_ids, schedule
 from services.trainer.course import toy
 from services.trainer.course.admission import Admission
 from services.trainer.course.course import CourseOptions, environment_of
@@ -64,6 +64,10 @@ SETTLE_S = 600.0
 CHECKPOINT_S = 45.0
 """Longest wait for a trainer to write a checkpoint; it is killed then all the same."""
 LOOK_S = 0.001
+ENDS_S = 5.0
+"""Until everybody has seen that a process ended."""
+JOB_S = 600.0
+"""Longest time of a job: those that were begun before an engine was killed are answered after its return."""
 WRITTEN = ("*.part", "*.pt")
 """A checkpoint that is being written; one that is there, and its records not acknowledged yet."""
 
@@ -164,7 +168,9 @@ def learned_under_kills(folder: Path, options: argparse.Namespace) -> tuple[Json
     """What is to be told. Raises Unavailable where the engine's process is not found."""
     print("making a policy that knows nine programs, four of them bad", flush=True)
     toy.make_policy(folder)
-    course = replace(toy.course(folder, options.seconds), batch_groups=2, num_evaluators=options.evaluators)
+    course = replace(
+        toy.course(folder, options.seconds), batch_groups=2, num_evaluators=options.evaluators, job_s=JOB_S
+    )
     began = time.monotonic()
     with Stack(_stack_options(course), on_event=lambda told: print(told, flush=True)) as stack:
         with Client(stack.url) as client:
@@ -237,7 +243,16 @@ def killed(stack: Stack, options: argparse.Namespace) -> tuple[Counter[str], int
             kill(stack, kind)
         found[kind] += 1
         print(f"killed {kind}, {found.total()} so far", flush=True)
+        if kind in SLOW:
+            returned(stack)
     return found, at_checkpoints
+
+
+def returned(stack: Stack) -> None:
+    """Once the engine samples again: what is killed before that is killed while nothing is learned."""
+    time.sleep(ENDS_S)
+    with Client(stack.url) as client:
+        wait_until_ready(client, stack, is_whole=True)
 
 
 def killed_at_checkpoint(stack: Stack, name: str, seconds: float) -> bool:
