@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import RESULTS, command, machine, source_commit
-from benchmarks.service.soak import SLOW, kill, process_ids, schedule
+from benchmarks.service.killing import ENGINE, SLOW, Killer, process_ids
 from services.trainer.course import toy
 from services.trainer.course.admission import Admission
 from services.trainer.course.course import CourseOptions, environment_of
@@ -61,6 +61,8 @@ SETTINGS = {
 QUIET_S = 30.0
 """Without a record that waits, or a new one: nothing more comes."""
 SETTLE_S = 600.0
+SLOW_KILLS = 2
+"""Of generator and of engine, at most."""
 CHECKPOINT_S = 45.0
 """Longest wait for a trainer to write a checkpoint; it is killed then all the same."""
 LOOK_S = 0.001
@@ -230,22 +232,35 @@ def _poster(course: CourseOptions, stack: Stack, ledger: Ledger, began: float) -
 
 def killed(stack: Stack, options: argparse.Namespace) -> tuple[Counter[str], int]:
     """One after the other, at moments that nobody knows before; by kind, and the trainer's at a checkpoint."""
-    chosen, found, at_checkpoints = random.Random(options.seed), Counter[str](), 0
+    chosen, at_checkpoints = random.Random(options.seed), 0
     running = sorted(process_ids(stack))
-    if "engine" not in running:
+    if ENGINE not in running:
         raise Unavailable("everything works, and the engine's own process is not found: nobody could kill it")
+    killer = Killer(stack, running, chosen, SLOW_KILLS)
     for kind in schedule(running, options.kills, chosen):
         time.sleep(chosen.uniform(0, 2 * options.seconds / options.kills))
-        is_due = kind == "trainer" and found["trainer"] % 2 == 0
+        is_due = kind == "trainer" and killer.killed["trainer"] % 2 == 0
         if is_due and killed_at_checkpoint(stack, chosen.choice(WRITTEN), CHECKPOINT_S):
             at_checkpoints += 1
+            killer.killed[kind] += 1
+            print(f"killed {kind} at a checkpoint", flush=True)
         else:
-            kill(stack, kind)
-        found[kind] += 1
-        print(f"killed {kind}, {found.total()} so far", flush=True)
+            killer.kill(kind)
         if kind in SLOW:
             returned(stack)
-    return found, at_checkpoints
+    return killer.killed, at_checkpoints
+
+
+def schedule(kinds: Sequence[str], count: int, chosen: random.Random) -> list[str]:
+    """Whom to kill, in this order: each kind once, the others by chance. Raises ValueError for fewer kills than kinds."""
+    if count < len(kinds):
+        raise ValueError(f"--kills {count}: there are {len(kinds)} kinds of processes, and each is killed")
+    scheduled = [*kinds]
+    while len(scheduled) < count:
+        left = [kind for kind in kinds if kind not in SLOW or scheduled.count(kind) < SLOW_KILLS]
+        scheduled.append(chosen.choice(left))
+    chosen.shuffle(scheduled)
+    return scheduled
 
 
 def returned(stack: Stack) -> None:

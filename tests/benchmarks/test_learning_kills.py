@@ -1,13 +1,18 @@
-"""What the benchmark of learning under kills calls wrong."""
+"""Whom the benchmark of learning under kills kills, and what it calls wrong."""
 
+import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from benchmarks.service.learning_kills import Evidence, account_of
+from benchmarks.service.killing import SLOW
+from benchmarks.service.learning_kills import Evidence, account_of, schedule
 from services.trainer.online.checkpoints import digest_of_records
 from sparsesmith.transport.stream import NO_FATE
+
+KINDS = ["engine", "evaluator-0", "evaluator-1", "generator", "trainer", "valkey"]
 
 
 def make_update(*record_ids: str) -> dict[str, Any]:
@@ -43,3 +48,16 @@ def test_records_that_were_used_once_dropped_under_a_reason_or_wait_are_no_compl
 )
 def test_each_way_to_go_wrong_is_told_by_its_name(changes: dict[str, Any], complaint: str) -> None:
     assert complaint in account_of(replace(ALL_WELL, **changes)).complaints
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_kind_of_process_is_killed_and_those_that_return_slowly_not_often(seed: int) -> None:
+    scheduled = Counter(schedule(KINDS, 14, random.Random(seed)))
+    assert scheduled.keys() == {*KINDS}
+    assert scheduled.total() == 14
+    assert all(scheduled[kind] <= 2 for kind in SLOW)
+
+
+def test_fewer_kills_than_kinds_are_refused() -> None:
+    with pytest.raises(ValueError, match="there are 6 kinds"):
+        schedule(KINDS, 5, random.Random(0))

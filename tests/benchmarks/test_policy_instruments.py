@@ -32,7 +32,7 @@ def make_sample(us: float | None, **changes: Any) -> dict[str, Any]:
 
 
 def make_arms(nnz: int, **us: float | None) -> dict[str, Any]:
-    arms = {
+    arms: dict[str, dict[str, Any]] = {
         arm: {"us": time, "seconds": 3.0, "candidates": 9, "passed": 8, "by": "families", "sources": {}}
         for arm, time in us.items()
     }
