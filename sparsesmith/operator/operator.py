@@ -158,7 +158,7 @@ class Operator:
     @property
     def program(self) -> str | None:
         """The kernel program that runs: the report's; where the vendor's routine is the answer, the closest one if it
-        is faster than what CuPy calls; None where that is called."""
+        is faster than what can be called; None where a routine is called."""
         return running_program(self.report)
 
     @property
