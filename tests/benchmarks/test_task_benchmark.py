@@ -104,8 +104,8 @@ def test_rows_of_tasks_whose_times_depend_on_data_carry_both_times() -> None:
     assert {"baselines", "draw", "candidates"} <= dependent["stages_s"].keys()
     assert "adverse" not in other["best"]
     ratio = dependent["naive_adverse"]["us"] / dependent["best"]["adverse"]["us"]
-    assert told([dependent, other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] == pytest.approx(ratio, abs=1e-4)
-    assert told([other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] is None
+    assert told([dependent, other], device, OPTIONS)["over_naive_on_adverse_inputs"] == pytest.approx(ratio, abs=1e-4)
+    assert told([other], device, OPTIONS)["over_naive_on_adverse_inputs"] is None
 
 
 def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best_have_a_mean_of_their_own() -> None:
