@@ -69,6 +69,7 @@ def make_suite(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "commit": "0123abcd",
         "date": "2026-01-01T00:00:00+00:00",
         "command": "python -m benchmarks.measure.run",
+        "cpu_cores": 32,
         "missing": [],
         "rows": list(rows) or [make_row()],
     } | changes
