@@ -412,15 +412,21 @@ def main() -> None:
                 result |= {"device": device.model_dump(), "programs": rows, "summary": summary(rows)}
                 _write(result, options.out, device)
         else:
-            result[part] = _compared_part(part, options)
+            device = device or _device_here()
+            result |= {"device": device.model_dump(), part: _compared_part(part, options)}
         result.setdefault("seconds", {})[part] = round(time.monotonic() - began, 1)
         print(part, json.dumps(result.get("summary") if part == "programs" else result[part])[:3000], flush=True)
         _write(result, options.out, device)
 
 
-def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | None) -> None:
+def _device_here() -> DeviceDescription:
+    with closing(device_process(EvaluatorSettings())) as process:
+        return process.start()
+
+
+def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription) -> None:
     """After every program and every part: a run that is cut off leaves what it had."""
-    folder = out / (device_folder(device) if device is not None else "device")
+    folder = out / device_folder(device)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "judge.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
