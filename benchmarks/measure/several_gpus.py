@@ -4,7 +4,9 @@
 
 The same jobs for each number of evaluators, through a real queue. `finals_over_alone`: the time in the finals of each
 matrix's fastest program over that of one evaluator alone, geometric mean and worst; what the GPUs of one host take from
-each other (host cores, memory, clocks) shows there. The first time that a program is compiled is not counted: the jobs are
+each other (host cores, memory, clocks) shows there. `seconds_in_jobs` is the evaluators' time in grading: more of it than
+one alone takes is what they take from each other, too; `seconds_without_work` is the rest of their time: the queue, and its
+end, where one has nothing left. The first time that a program is compiled is not counted: the jobs are
 run once before, on as many evaluators as there will be.
 """
 
@@ -112,12 +114,16 @@ def _agreement(fastest: Finals, alone: Finals | None) -> dict[str, Any]:
 
 def _row(count: int, reports: Sequence[EvaluationReport], seconds: float) -> dict[str, Any]:
     candidates = sum(len(report.evaluations) for report in reports)
+    in_jobs = [report.seconds for report in reports]
     return {
         "evaluators": count,
         "jobs": len(reports),
         "candidates": candidates,
         "seconds": round(seconds, 2),
         "a_second": round(candidates / seconds, 2),
+        "seconds_in_jobs": round(math.fsum(in_jobs), 2),
+        "longest_job_s": round(max(in_jobs), 2),
+        "seconds_without_work": round(count * seconds - math.fsum(in_jobs), 2),
     }
 
 

@@ -7,6 +7,7 @@ from benchmarks.report.at_once import builder_lines, determinism_lines, http_lin
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.policy import ENGINE, EQUAL_SECONDS, equal_seconds_lines, rate_lines
 from benchmarks.report.results import Json
+from benchmarks.report.service import autoscaler_lines, page_lines, soak_lines
 from benchmarks.report.solvers import conjugate_lines, programme_lines
 
 MOST_DEEDS = 20
@@ -278,7 +279,9 @@ def services(results: Iterable[Json]) -> list[str]:
     return [
         *_mutants(known),
         *_end_to_end(known),
-        *_soak(known),
+        *soak_lines(known),
+        *autoscaler_lines(known),
+        *page_lines(known),
         *_budgets(known),
         *_memory(known),
         *_command_line(known),
@@ -432,88 +435,6 @@ def _end_to_end(results: list[Json]) -> list[str]:
                   f"{learning['requests']} requests of {learning['samples_a_request']} samples; candidates carried "
                   f"versions {', '.join(map(str, learning['versions_sampled']))}.", ""]  # fmt: skip
     return lines
-
-
-def _soak(results: list[Json]) -> list[str]:
-    """All runs together, then each one."""
-    lines: list[str] = []
-    for result in results:
-        if result.get("kind") != "soak" or "runs" not in result:
-            continue
-        lines += ["## Answers while processes are killed", "", *_soak_totals(result["totals"]), ""]
-        for run in result["runs"]:
-            lines += _soak_run(run)
-    return lines
-
-
-def _soak_totals(total: Json) -> list[str]:
-    kills = _counts(total["kills_by_kind"])
-    lines = [
-        f"- {total['runs']} runs, {total['kills']:,} processes killed with SIGKILL: {kills}",
-        f"- jobs accepted: {total['jobs']:,}; {_counts(total['ended'])}; large uploads: {total['large_uploads']:,}",
-        f"- ended once, by their streams of events: {total['ended_once']:,}; with the same answer after the last "
-        f"kills: {total['same_after_the_end']:,}; wrong in any way: {total['wrong']:,}",
-        f"- requests that nobody answered: {total['unreachable']:,}; asked to come again (503): "
-        f"{total['asked_to_come_again']:,}",
-    ]
-    with_calm, with_retry = (total["runs_with"][name] for name in ("calm", "retry_after"))
-    if with_retry:
-        lines.append(
-            f"- 503 without Retry-After, in the {with_retry} runs that looked: {total['without_retry_after']:,}"
-        )
-    if with_calm:
-        lines.append(
-            f"- answers of a calm run, asked for again while processes were killed, in the {with_calm} runs that did: "
-            f"{total['calm_equal']:,} equal, {total['calm_unequal']:,} not"
-        )
-    return lines
-
-
-def _soak_run(run: Json) -> list[str]:
-    cut_off = "" if run.get("phase", "done") == "done" else f" Cut off in its {run['phase']}."
-    return [
-        f"{run['date']}, commit {run['commit']}; {run['machine']}. `{run['command']}`.{cut_off}",
-        "",
-        f"- killed: {_counts(run['kills'])}",
-        f"- jobs: {run['jobs']:,}; {_counts(run['ended'])}",
-        *(f"- failed, {count}: {reason}" for reason, count in run["failures"].items()),
-        *_tracebacks(run["tracebacks_in_logs"]),
-        *_footprint_lines(run),
-        "",
-    ]
-
-
-def _footprint_lines(run: Json) -> list[str]:
-    """Earlier runs have two samples."""
-    if "footprint" not in run:
-        return []
-    footprint = run["footprint"]
-    lines = [
-        "",
-        f"Memory (an evaluator: mean of those that ran; children included) and disk, {len(footprint['sampled_s'])} samples over "
-        f"{max(footprint['sampled_s'], default=0):,.0f} s; slope over the last two thirds, +- a standard error:",
-        "",
-        "| what | first, MiB | last | least | most | MiB a minute | flat |",
-        "|---" * 7 + "|",
-    ]
-    for kind, series in footprint["mib"].items():
-        held = [mib for mib in series if mib is not None]
-        slope = footprint["slopes"][kind]
-        told = "- | -" if slope is None else f"{slope['mib_a_minute']:+.2f} +- {slope['standard_error']:.2f} | "
-        told += "" if slope is None else shown(slope["is_flat"])
-        lines.append(f"| {kind} | {held[0]:,.0f} | {held[-1]:,.0f} | {min(held):,.0f} | {max(held):,.0f} | {told} |")
-    return lines
-
-
-def _counts(by_name: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in by_name.items())
-
-
-def _tracebacks(found: int | dict[str, int]) -> list[str]:
-    """Earlier runs only counted them."""
-    if isinstance(found, int):
-        return [f"- tracebacks in the logs: {found:,}"]
-    return [f"- in the log of {said}: {count:,} times" for said, count in found.items()]
 
 
 def _budgets(results: list[Json]) -> list[str]:

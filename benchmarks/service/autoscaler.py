@@ -313,6 +313,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ss-scale-") as folder:
         found = scaled(options.events, options.seed, Path(folder))
     result = {
@@ -320,7 +321,8 @@ def main() -> int:
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
-        "command": f"benchmarks.service.autoscaler --events {options.events} --seed {options.seed}",
+        "command": f"python -m benchmarks.service.autoscaler --events {options.events} --seed {options.seed}",
+        "load_average": {"before": load_before, "after": os.getloadavg()[0]},
         **found,
     }
     print(json.dumps(result, indent=1))

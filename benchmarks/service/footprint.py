@@ -1,10 +1,9 @@
-"""What a stack holds over a soak: memory of each kind of process, and bytes on disk, as short series with a slope."""
+"""What a stack holds over a soak: memory of each kind of process, and bytes on disk, as short series."""
 
-import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +13,7 @@ from benchmarks.service.killing import ENGINE, memory_bytes, process_ids, sessio
 from sparsesmith.runtime.stack import Stack
 
 EVERY_S = 20.0
-SETTLED_SHARE = 1 / 3
-"""Of the time, at its beginning, that a slope leaves out."""
-LEAST_SAMPLES = 6
-FLAT_MIB_A_MINUTE = 0.5
-"""A slope that is no more than this, or not told from 0 by twice its standard error, is called flat."""
 MIB = 2**20
-
-Series = Sequence[tuple[float, float]]
-"""Seconds and MiB."""
 
 
 @dataclass
@@ -47,29 +38,12 @@ class Footprint:
         self.samples.append({"s": round(time.monotonic() - self._began, 1), **held})
 
     def told(self) -> dict[str, object]:
-        """The series of each kind, and what its slope says."""
+        """The series of each kind; what its slope says the report tells (`slopes`)."""
         kinds = sorted({kind for sample in self.samples for kind in sample} - {"s"})
-        series = {kind: [(each["s"], each[kind]) for each in self.samples if kind in each] for kind in kinds}
         return {
             "sampled_s": [sample["s"] for sample in self.samples],
             "mib": {kind: [sample.get(kind) for sample in self.samples] for kind in kinds},
-            "slopes": {kind: slope_of(each) for kind, each in series.items()},
         }
-
-
-def slope_of(series: Series) -> dict[str, float | bool] | None:
-    """MiB a minute over the last two thirds, by least squares, with its standard error. None: too few samples."""
-    first = series[0][0] + SETTLED_SHARE * (series[-1][0] - series[0][0]) if series else 0.0
-    settled = [(second / 60, mib) for second, mib in series if second >= first]
-    if len(settled) < LEAST_SAMPLES:
-        return None
-    mean_minute, mean_mib = (fmean(column) for column in zip(*settled, strict=True))
-    spread = math.fsum((minute - mean_minute) ** 2 for minute, _ in settled)
-    slope = math.fsum((minute - mean_minute) * (mib - mean_mib) for minute, mib in settled) / spread
-    left = math.fsum((mib - mean_mib - slope * (minute - mean_minute)) ** 2 for minute, mib in settled)
-    error = math.sqrt(left / (len(settled) - 2) / spread)
-    is_flat = slope <= FLAT_MIB_A_MINUTE or slope <= 2 * error
-    return {"mib_a_minute": round(slope, 3), "standard_error": round(error, 3), "is_flat": is_flat}
 
 
 def memory_mib(stack: Stack) -> dict[str, float]:

@@ -29,6 +29,8 @@ STEADY_AFTER_S = 60.0
 """A service that ran this long starts its next restart with the first pause."""
 WATCH_EVERY_S = 0.5
 STOP_TIMEOUT_S = 20.0
+MOST_LOG_BYTES = 20 * 2**20
+"""Of a service's log when the service starts; a longer one is put aside."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class Stack:
 
     def _start(self, service: _Service) -> None:
         command = [sys.executable, "-m", service.module]
+        put_aside(self.log_file(service.name))
         service.process = start(command, self.log_file(service.name), self.environment())
         service.started_at = time.monotonic()
         service.restart_at = None
@@ -194,6 +197,12 @@ class Stack:
     def _pause(self, service: _Service, now: float) -> None:
         service.restart_at = now + service.pause_s
         service.pause_s = min(2 * service.pause_s, self._options.longest_pause_s)
+
+
+def put_aside(log_file: Path) -> None:
+    """A long log becomes `NAME.old.log`, in the place of the one before: restarts without end fill no disk."""
+    if log_file.exists() and log_file.stat().st_size > MOST_LOG_BYTES:
+        log_file.replace(log_file.with_suffix(".old.log"))
 
 
 def _lock(state: Path) -> int:

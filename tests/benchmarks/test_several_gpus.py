@@ -19,6 +19,10 @@ def test_the_same_jobs_are_graded_by_one_and_by_two(tmp_path: Path, monkeypatch:
     one, two = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert [(row["evaluators"], row["jobs"], row["candidates"]) for row in (one, two)] == [(1, 2, 4), (2, 2, 4)]
     assert two["over_one"] == pytest.approx(two["a_second"] / one["a_second"], rel=0.02)
+    for row in (one, two):
+        in_all = row["evaluators"] * row["seconds"]
+        assert row["seconds_in_jobs"] + row["seconds_without_work"] == pytest.approx(in_all, abs=0.03)
+        assert 0 < row["longest_job_s"] <= row["seconds_in_jobs"]
     # Estimates are the same wherever they are made.
     assert (two["finals"], two["finals_over_alone"], two["finals_worst"]) == (2, 1.0, 1.0)
 

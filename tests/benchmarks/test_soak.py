@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -19,10 +20,10 @@ import pytest
 
 from benchmarks.report.evidence import services
 from benchmarks.service.calm import CalmAnswers, difference, told
-from benchmarks.service.footprint import slope_of
 from benchmarks.service.killing import SLOW, age_s, memory_bytes, state_of, victim
 from benchmarks.service.load import Job, Load, retry_after_s
 from benchmarks.service.odd_clients import slow, uploading, vanishing
+from benchmarks.service.slopes import slope_of
 from benchmarks.service.soak import Look, complaints, last_lines, looked_at, under_load
 from benchmarks.service.soak_runs import read_runs, slow_kills, totals, written
 from sparsesmith.errors import InvalidInput
@@ -263,18 +264,31 @@ def test_another_file_is_no_place_for_a_run(tmp_path: Path) -> None:
 
 
 def test_the_report_tells_the_sum_and_each_run_with_its_slopes(tmp_path: Path) -> None:
-    series = [500.0, 501.0, None, 502.0]
-    footprint = {
-        "sampled_s": [0, 20, 40, 60],
-        "mib": {"trainer": series, "valkey": series},
-        "slopes": {"trainer": {"mib_a_minute": 1.5, "standard_error": 0.1, "is_flat": False}, "valkey": None},
+    seconds = [20 * number for number in range(30)]
+    growing = [500.0 + number for number in range(30)]
+    flat, late = [500.0] * 29 + [None], [0.0] * 28 + [107.0, 215.0]
+    wavering = [500.0 + 40 * (number % 2) for number in range(30)]
+    mib = {
+        "evaluator": wavering,
+        "disk trainer": late,
+        "engine": [700.0, *[None] * 29],
+        "trainer": flat,
+        "valkey": growing,
     }
-    run = make_run(footprint=footprint, phase="storm")
+    run = make_run(footprint={"sampled_s": seconds, "mib": mib}, phase="storm", storm_s=540.0, evaluators=2)
     written(tmp_path / "soak.json", [make_run()], run)
     text = "\n".join(services([json.loads((tmp_path / "soak.json").read_text())]))
     assert "- 2 runs, 30 processes killed with SIGKILL: engine 2, evaluator 14" in text
-    assert "| trainer | 500 | 502 | 500 | 502 | +1.50 +- 0.10 | no |" in text
-    assert "| valkey | 500 | 502 | 500 | 502 | - | - |" in text
+    assert "| trainer | 500 | 500 | 500 | 500 | 500 | +0.00 +- 0.00 | yes |" in text
+    assert "| engine | 700 | 700 | 700 | 700 | 700 | - | - |" in text
+    # What happens behind the kills is no slope, and what stays on disk is told of.
+    assert "| disk trainer | 0 | 0 | 215 | 0 | 215 | +0.00 +- 0.00 | yes |" in text
+    assert "- disk trainer: the newest checkpoints" in text
+    assert "| valkey | 500 | 527 | 529 | 500 | 529 | +3.00 +- 0.00 | no |" in text
+    assert "- valkey: 2970 KiB for each of the 10 jobs" in text
+    assert "- trainer:" not in text
+    assert re.search(r"\| evaluator \| 500 .* \| not told \|", text)
+    assert "- evaluator: 7 kills of 2: one lives 154 s" in text
     assert text.count("Cut off in its storm.") == 1
 
 

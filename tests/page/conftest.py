@@ -1,10 +1,13 @@
-"""A real browser: Debian's Chromium, driven by Playwright. Tests skip, with a reason, where none can be installed."""
+"""A real browser: Debian's Chromium, driven by Playwright. Tests skip, with a reason, where none can be installed; with
+`SPARSESMITH_REQUIRE_BROWSER` set, as in CI, they fail."""
 
+import importlib.util
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,17 +19,27 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     """A module's own: Playwright keeps an event loop running in its thread, and other modules' tests start theirs."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if importlib.util.find_spec("playwright") is None:
+        missing("playwright is not installed")
+    from playwright.sync_api import sync_playwright
+
     script = Path(__file__).with_name("chromium.sh")
     found = subprocess.run([str(script)], capture_output=True, text=True, timeout=240)
     if found.returncode:
-        pytest.skip(found.stderr.strip())
-    with playwright.sync_playwright() as driver:
+        missing(found.stderr.strip())
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=found.stdout.strip(), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         )
         yield browser
         browser.close()
+
+
+def missing(what: str) -> NoReturn:
+    """Without it no test of the page can run."""
+    if os.environ.get("SPARSESMITH_REQUIRE_BROWSER"):
+        pytest.fail(f"SPARSESMITH_REQUIRE_BROWSER is set, and {what}")
+    pytest.skip(what)
 
 
 @dataclass

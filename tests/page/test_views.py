@@ -1,5 +1,7 @@
 """Every view of the page in a real browser: what it says, for whom it can be used, and that it stays calm."""
 
+import importlib
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from sparsesmith.artifacts.bundle import artifact_name
 from sparsesmith_proto.api import JobStatus
 from sparsesmith_proto.kernel import CompileFailed
 from tests.generator.live_service import Evaluators, live_service
-from tests.page.conftest import Watched, watched
+from tests.page.conftest import Watched, missing, watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -55,7 +57,9 @@ def opened(browser: "Browser", http: httpx.Client, path: str, **options: Any) ->
 
 
 def violations(seen: Watched) -> list[str]:
-    sync_playwright = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    if importlib.util.find_spec("axe_playwright_python") is None:
+        missing("axe is not installed")
+    sync_playwright = importlib.import_module("axe_playwright_python.sync_playwright")
     found = sync_playwright.Axe().run(seen.page).response["violations"]
     return [f"{each['id']}: {[node['html'] for node in each['nodes']][:3]}" for each in found]
 

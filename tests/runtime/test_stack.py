@@ -13,7 +13,7 @@ import pytest
 
 from sparsesmith.errors import Conflict
 from sparsesmith.runtime.ports import free_port
-from sparsesmith.runtime.stack import Stack, StackOptions
+from sparsesmith.runtime.stack import MOST_LOG_BYTES, Stack, StackOptions, put_aside
 from tests.transport.workers import ROOT, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -119,3 +119,16 @@ def test_a_stack_that_cannot_start_leaves_nothing_and_lets_go_of_its_folder(tmp_
     (tmp_path / "logs" / "trainer.log").rmdir()
     with Stack(make_options(tmp_path, free_port())):
         pass
+
+
+def test_a_long_log_is_put_aside_and_only_the_latest_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "evaluator-0.log"
+    put_aside(log)  # The first start.
+    log.write_bytes(b"1" * MOST_LOG_BYTES)
+    put_aside(log)
+    assert log.stat().st_size == MOST_LOG_BYTES
+    for digit in (b"2", b"3"):
+        log.write_bytes(digit * (MOST_LOG_BYTES + 1))
+        put_aside(log)
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluator-0.old.log"]
+    assert (tmp_path / "evaluator-0.old.log").read_bytes()[:1] == b"3"
