@@ -416,7 +416,7 @@ def main() -> None:
             result |= {"device": device.model_dump(), part: _compared_part(part, options)}
         result.setdefault("seconds", {})[part] = round(time.monotonic() - began, 1)
         print(part, json.dumps(result.get("summary") if part == "programs" else result[part])[:3000], flush=True)
-        _write(result, options.out, device)
+        _write(result, options.out, device or _device_here())
 
 
 def _device_here() -> DeviceDescription:
