@@ -15,7 +15,7 @@ from services.generator.search import STRATEGIES, Sources, Standing
 from services.generator.search.chains import OF_KNOBS
 from services.generator.search.grading import GradingLimits, graded
 from services.generator.search.trials import told_origin
-from services.generator.writing import Ask, Attempt, NoAnswer, Writers
+from services.generator.writing import Ask, Attempt, NothingNew, Writers
 from services.generator.writing.policy import Editor, PolicyWriter
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import BatchRules, RecordReader, UsableRecord, assemble_samples
@@ -46,15 +46,21 @@ def make_editor(live: LivePolicy, max_program_tokens: int = 24) -> Editor:
     return Editor(sampler, "tiny-0", at_once=8)
 
 
-def half_fail(candidate: Candidate) -> Outcome:
-    """Families pass; of what the policy writes, about every second."""
-    if isinstance(candidate.origin, Sampled) and len(candidate.program) % 2:
-        return CompileFailed(log="program.cu(1): error: expected a declaration")
-    return by_text(candidate)
+class EverySecondFails:
+    """Families pass; of what the policy writes, the first, the third and so on do not compile."""
+
+    def __init__(self) -> None:
+        self._num_sampled = 0
+
+    def __call__(self, candidate: Candidate) -> Outcome:
+        self._num_sampled += isinstance(candidate.origin, Sampled)
+        if isinstance(candidate.origin, Sampled) and self._num_sampled % 2:
+            return CompileFailed(log="program.cu(1): error: expected a declaration")
+        return by_text(candidate)
 
 
 def refined(
-    live: LivePolicy, grade: Callable[[Candidate], Outcome] = half_fail, candidates: int = 60, **loop: Any
+    live: LivePolicy, grade: Callable[[Candidate], Outcome], candidates: int = 60, **loop: Any
 ) -> tuple[dict[str, Evaluation], SourceReport]:
     """Everything that was graded, by candidate, and the account of the policy's edits."""
     chosen = {"writer": "policy", "children": 3, "generations": 3, "beam": 2, **loop}
@@ -109,9 +115,14 @@ def read_by_the_trainer(evaluation: Evaluation) -> UsableRecord:
 def test_the_policy_is_shown_programs_with_their_reports_and_the_trainer_writes_the_same_prompts(
     live_policy: LivePolicy,
 ) -> None:
-    evaluations, source = refined(live_policy)
+    evaluations, source = refined(live_policy, EverySecondFails())
     of_policy = edits(evaluations)
-    assert len(of_policy) > 20
+    assert len(of_policy) > 6, "three children of two programs, and repairs"
+    children = Counter(origin.parent for origin in of_policy.values())
+    assert all(
+        count == (3 if evaluations[parent or ""].outcome.outcome == "passed" else 1)
+        for parent, count in children.items()
+    )
     learner = Learner(
         PolicyNetworks(live_policy.policy.model, live_policy.policy.encoder), LearnerOptions(algorithm="rloo")
     )
@@ -190,9 +201,10 @@ def test_a_parent_that_is_too_long_is_skipped_with_both_numbers_and_the_engine_l
     async def ask() -> Candidate:
         return await writer.write(Ask(0, attempt_at(program), 0))
 
-    with pytest.raises(NoAnswer, match=said) as told:
-        live_policy.run(ask())
-    assert told.value.reason == "too long"
+    for _ in range(2):
+        with pytest.raises(NothingNew, match=said):
+            live_policy.run(ask())
+    assert writer.account.failures == {"too long": 1}, "of the parent, not of each child"
     assert live_policy.host.engine is not None
     short = PolicyWriter(task, make_editor(live_policy), children=2)
     candidate = live_policy.run(short.write(Ask(0, attempt_at("//@ format csr\n"), 0)))

@@ -26,6 +26,11 @@ class Node:
     """The writer makes nothing of it that is new."""
 
     @property
+    def is_barren(self) -> bool:
+        """The writer makes nothing at all of it: another program has its place."""
+        return self.is_spent and not self.num_children
+
+    @property
     def generation(self) -> int:
         return 0 if self.attempt is None else self.attempt.generation
 
@@ -80,7 +85,8 @@ class Chain:
     def _beam(self) -> list[Node]:
         begun = [node for node in self.nodes if 0 < node.num_children < self.loop.children and not node.is_spent]
         first = begun if self.in_rounds else []
-        return [*first, *(node for node in self.nodes if node not in first)][: self.loop.beam]
+        others = (node for node in self.nodes if node not in first and not node.is_barren)
+        return [*first, *others][: self.loop.beam]
 
     def _may_go_on(self, node: Node) -> bool:
         return not node.is_spent and node.generation < self.loop.generations

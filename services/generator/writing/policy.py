@@ -5,6 +5,7 @@ Samples carry their whole prompt, the parent in it, so that a trainer writes it 
 graded as they come, copies of the parent among them: samples of one parent are each other's baseline.
 """
 
+import logging
 import time
 from dataclasses import dataclass
 
@@ -13,11 +14,13 @@ from services.generator.policy.sampling import Descent, PolicySampler, SampleGro
 from services.generator.task import TuningTask
 from services.generator.writing.account import WritingAccount
 from services.generator.writing.texts import program_told_of
-from services.generator.writing.writer import Ask, Attempt, Beginning, NoAnswer
+from services.generator.writing.writer import Ask, Attempt, Beginning, NothingNew
 from sparsesmith.errors import Unavailable
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.kernel import Candidate, Sampled, Workload
+
+log = logging.getLogger(__name__)
 
 POLICY = "policy"
 """As requests name the writer."""
@@ -56,6 +59,8 @@ class PolicyWriter:
         self._groups: dict[str, SampleGroup] = {}
         """By parent."""
         self._seen: set[str] = set()
+        self._skipped: set[str] = set()
+        """Parents that are too long."""
         self._num_sent = 0
         self.at_once = editor.at_once
         self.account = WritingAccount(editor.model)
@@ -68,7 +73,7 @@ class PolicyWriter:
         return is_new
 
     async def write(self, ask: Ask) -> Candidate:
-        """See Writer. NoAnswer where the parent is too long to be shown, with both numbers."""
+        """See Writer. Of a parent that is too long to be shown nothing is made; the log has both numbers."""
         assert ask.parent is not None, "the policy is shown a program"
         sampler = self._editor.sampler
         if sampler.is_broken:
@@ -79,10 +84,19 @@ class PolicyWriter:
             group = self._group(ask.parent)
             candidate = await group.sampled(name)
         except InvalidPrompt as error:
-            raise NoAnswer("too long", str(error)) from error
+            self._skip(ask.parent, str(error))
+            raise NothingNew(str(error)) from error
         assert isinstance(candidate.origin, Sampled)
         self.account.answered(group.num_prompt_tokens, len(candidate.origin.token_ids), time.monotonic() - began)
         return candidate
+
+    def _skip(self, attempt: Attempt, reason: str) -> None:
+        """Accounted once, however many children were asked for."""
+        name = attempt.candidate.candidate_id
+        if name not in self._skipped:
+            self._skipped.add(name)
+            self.account.failed("too long")
+            log.info("%s is not shown to the policy: %s", name, reason)
 
     def _group(self, attempt: Attempt) -> SampleGroup:
         """All children of a program are samples of one prompt."""
