@@ -14,7 +14,7 @@ COMPARED = {name: arm for name, arm in ARMS.items() if name not in ("ppo", "star
 @pytest.mark.parametrize("arm", COMPARED.values(), ids=COMPARED.keys())
 def test_an_arm_sets_what_there_is_to_other_values_than_the_defaults(arm: Arm, tmp_path: Path) -> None:
     folders = {"policy_dir": tmp_path, "state_dir": tmp_path, "exchange_dir": tmp_path}
-    default = TrainerSettings(**folders)
+    default = TrainerSettings.model_validate(folders)
     ours = TrainerSettings.model_validate({**folders, **{name.lower(): value for name, value in arm.trainer.items()}})
     changed = {name.upper() for name, value in ours if value != getattr(default, name)}
     assert changed == arm.trainer.keys()
