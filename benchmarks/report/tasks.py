@@ -50,10 +50,10 @@ CAUSES: Mapping[str, str] = {
 """Of tasks that a library is faster at, from reading our programs; none is proved by counters of the hardware."""
 LONG_S = 60.0
 """Of a size: longer ones are listed with the stage that took most."""
-MODEL_FIGURES = ("solved", "pass_at_1", "pass_at_5", "answers")
+MODEL_CHANCES = ("pass_at_1", "pass_at_5")
 LOOP_INTRO = (
     "Each search begins with the same first programs; the gains are over the fastest of those, geometric means over tasks. *Solved*: tasks at which an "
-    "answer of the model itself passed; pass@1 and pass@5 are of answers to a task's words alone. A model served on the GPU that grades disturbs "
+    "answer of the model itself passed, of those at which it answered at all; *graded*: answers that were graded before the search's time ended; pass@1 and pass@5 are of answers to a task's words alone. A model served on the GPU that grades disturbs "
     "times: gains of a hundredth say nothing."
 )
 
@@ -79,13 +79,19 @@ def loop_section(results: Iterable[Json]) -> list[str]:
 def loop_table(runs: Sequence[Json]) -> list[str]:
     """A writer a line."""
     lines = [
-        "| writer, model | tasks | solved | pass@1 | pass@5 | answers | tokens read / written | seconds of answers | "
+        "| writer, model | tasks | solved | pass@1 | pass@5 | graded | tokens read / written | seconds of answers | "
         "latency / + profile / + suggestions |",
         "|---" * 9 + "|",
     ]
     for run in runs:
         writer, model, gains = run["writer"], run["model"], run["over_first_programs"]
-        told = [f"{model[name]:g}" if model.get(name) is not None else "-" for name in MODEL_FIGURES]
+        chances = [f"{model[name]:g}" if model.get(name) is not None else "-" for name in MODEL_CHANCES]
+        solved, graded = (
+            (f"{model['solved']} of {model['tasks']}", f"{model['graded']} of {model['answers']}")
+            if model
+            else ("-", "-")
+        )
+        told = [solved, *chances, graded]
         tokens = f"{model['prompt_tokens']:g} / {model['completion_tokens']:g}" if model else "-"
         gained = " / ".join("-" if gain is None else f"{gain:.3f}x" for gain in gains.values())
         name = ", ".join(filter(None, (writer["name"], writer["model"])))

@@ -4,22 +4,24 @@
         [--preset fsr] [--candidates 40] [--seconds 120] [--all-seconds S] [--device auto] [--out benchmarks/results]
     python -m benchmarks.tuning.refine_ablation --policy FOLDER --preset fsr --at-once 30     # a model that vLLM serves in here
     python -m benchmarks.tuning.refine_ablation --writer mutate --candidates 24        # no model, which is told nothing: the control
+    python -m benchmarks.tuning.refine_ablation --summarize FILE       # a result's figures of the model once more, from its rows
 
 Each task at one size (the trial axes on the interpreter, where times are estimates of a model and no statement about a device; the
 middle published size on a GPU), each level with the same budget of candidates and seconds, the levels in another order for each
 task. A row is written as soon as it is there: a run that is cut off is taken up where it ended, on the same device and commit with
 the same writer. Every search begins with the same first programs; the gain is over the fastest of those. With `--at-once` many
-searches share a model that answers many questions at a time; programs are still graded one batch after another. A model that
-runs on the GPU that grades disturbs what is timed: its writer's gains are rough, whether its programs pass is not.
+searches share a model that answers many questions at a time; programs are still graded one batch after another, and a search's
+seconds stand still while all that it has out waits for its turn (`waited_s`; the model may write meanwhile). A model that runs
+on the GPU that grades disturbs what is timed: its writer's gains are rough, whether its programs pass is not.
 """
 
 import argparse
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import comb
 from pathlib import Path
@@ -37,7 +39,7 @@ from services.evaluator.settings import EvaluatorSettings
 from services.generator.orders import KernelOrder
 from services.generator.policy.folder import PolicyFolder
 from services.generator.search import STRATEGIES, Sources, Standing
-from services.generator.search.grading import Evaluations, GradingLimits, graded
+from services.generator.search.grading import GradingLimits, graded
 from services.generator.search.standing import source_of
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
@@ -70,20 +72,75 @@ PATIENCE_S = 600.0
 """For the first grades of a search, behind the start of a device."""
 
 
-class Here:
-    """Evaluations on this machine's device, one job at a time."""
+class Turn:
+    """The device of this machine: one job at a time, those of all searches in the order in which they came."""
 
-    def __init__(self, grader: Grader) -> None:
-        self._grader = grader
-        self._turn = asyncio.Lock()
+    def __init__(self, grade: Callable[[EvaluationJob], EvaluationReport]) -> None:
+        self.grade = grade
+        self.lock = asyncio.Lock()
+
+
+@dataclass
+class Waits:
+    """How long a search waited for the jobs of others: nothing of it was graded, something could have been."""
+
+    num_waiting: int = 0
+    num_graded: int = 0
+    _before_s: float = 0.0
+    _since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return self._before_s + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def change(self, waiting: int, graded: int) -> None:
+        """In the numbers of jobs that wait and that are graded."""
+        self._before_s, self._since = self.seconds, None
+        self.num_waiting += waiting
+        self.num_graded += graded
+        if self.num_waiting and not self.num_graded:
+            self._since = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Here:
+    """Evaluations of one search. See Evaluations."""
+
+    turn: Turn
+    waits: Waits
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
-        async with self._turn:
-            return await asyncio.to_thread(self._grader.grade, job, Tasks())
+        """A job that is given up before its turn waits no longer."""
+        self.waits.change(waiting=1, graded=0)
+        try:
+            await self.turn.lock.acquire()
+        finally:
+            self.waits.change(waiting=-1, graded=0)
+        self.waits.change(waiting=0, graded=1)
+        try:
+            return await asyncio.to_thread(self.turn.grade, job)
+        finally:
+            self.waits.change(waiting=0, graded=-1)
+            self.turn.lock.release()
+
+
+@dataclass(frozen=True)
+class PatientTask(TuningTask):
+    """Its seconds stand still while it waits for others."""
+
+    waits: Waits = field(default_factory=Waits)
+
+    @property
+    def elapsed_s(self) -> float:
+        return super().elapsed_s - self.waits.seconds
 
 
 def main() -> None:
     options = _parsed()
+    if options.summarize is not None:
+        summarize(options.summarize)
+        return
     settings = EvaluatorSettings(device=options.device)
     with (
         closing(device_process(settings)) as process,
@@ -111,14 +168,15 @@ class _Ablation:
 
     async def run(self) -> None:
         """No search is begun later than `--all-seconds` after the model serves."""
-        evaluations, places = Here(self.grader), asyncio.Semaphore(self.options.at_once)
+        turn = Turn(lambda job: self.grader.grade(job, Tasks()))
+        places = asyncio.Semaphore(self.options.at_once)
         async with _model(self.options) as model:
             end = time.monotonic() + self.options.all_seconds
 
             async def one(task: str, axes: Mapping[str, int], level: Feedback) -> None:
                 async with places:
                     if time.monotonic() < end:
-                        self._keep(await refined(evaluations, self.device, task, axes, level, model, self.options))
+                        self._keep(await refined(turn, self.device, task, axes, level, model, self.options))
 
             known = [(row["task"], row["feedback"]) for row in self.rows]
             asked = [each for each in _asked(self.options, self.device) if (each[0], each[2]) not in known]
@@ -165,7 +223,7 @@ async def served(options: argparse.Namespace) -> AsyncIterator[Model]:
 
 
 async def refined(
-    evaluations: Evaluations,
+    turn: Turn,
     device: DeviceDescription,
     name: str,
     axes: Mapping[str, int],
@@ -181,7 +239,7 @@ async def refined(
     writers = Writers([] if model is None else [model], ModelOptions(gpu, options.history_characters))
     batches = STRATEGIES["refine"](task, Sources(None, 8, 16, writers=writers), options.candidates, standing)
     try:
-        async for report in graded(batches, task, evaluations, GradingLimits(2, PATIENCE_S), standing.lost):
+        async for report in graded(batches, task, Here(turn, task.waits), GradingLimits(2, PATIENCE_S), standing.lost):
             standing.add(report)
             found += report.evaluations
     except SparsesmithError as error:
@@ -190,25 +248,23 @@ async def refined(
     sources = [source.model_dump(mode="json") for source in standing.sources()]
     written = written_of(found)
     row |= {"first_us": first_us, "best_us": best_us, "seconds": round(task.elapsed_s, 2), "sources": sources}
+    row |= {"waited_s": round(task.waits.seconds, 2)}
     return row | ({"written": written} if written else {})
 
 
 def written_of(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    """What a model wrote, and of that what it wrote from the task's words alone; empty where it wrote nothing. What a
-    tuner found beyond the first values of an answer's knobs is not the model's."""
+    """What became of a model's answers that were graded, and of those from the task's words alone; empty where none was.
+    What a tuner found beyond the first values of an answer's knobs is not the model's."""
     outcomes = [(each.candidate.origin, each.outcome) for each in evaluations if not each.candidate.settings]
     written = [(origin, outcome) for origin, outcome in outcomes if isinstance(origin, Written)]
     direct = [isinstance(outcome, Passed) for origin, outcome in written if origin.parent is None]
     if not written:
         return {}
     return {
-        "answers": len(written),
+        "graded": len(written),
         "passed": sum(isinstance(outcome, Passed) for _, outcome in written),
         "direct": len(direct),
         "direct_passed": sum(direct),
-        "prompt_tokens": sum(origin.prompt_tokens or 0 for origin, _ in written),
-        "completion_tokens": sum(origin.completion_tokens or 0 for origin, _ in written),
-        "seconds": round(sum(origin.seconds for origin, _ in written), 2),
     }
 
 
@@ -218,21 +274,40 @@ def pass_at(k: int, answers: int, passed: int) -> float:
 
 
 def model_figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of a model: tasks that an answer of it solved, direct answers that pass, what they cost; empty without one."""
-    told_of = [(row["task"], row["written"]) for row in rows if "written" in row]
-    if not told_of:
+    """Of a model: tasks that it answered and of those it solved, direct answers that pass, what answers cost, those that
+    no time was left to grade among them; empty without one."""
+    answered = [(row["task"], writing) for row in rows for writing in _writings(row) if writing["answers"]]
+    if not answered:
         return {}
+    told_of = [(row["task"], row["written"]) for row in rows if "written" in row]
     direct: dict[str, tuple[int, int]] = {}
     for task, written in told_of:
         answers, passed = direct.get(task, (0, 0))
         direct[task] = answers + written["direct"], passed + written["direct_passed"]
-    figures: dict[str, Any] = {"solved": len({task for task, written in told_of if written["passed"]})}
+    figures: dict[str, Any] = {
+        "tasks": len({task for task, _ in answered}),
+        "solved": len({task for task, written in told_of if written["passed"]}),
+    }
     for k in (1, 5):
         chances = [pass_at(k, answers, passed) for answers, passed in direct.values() if answers >= k]
         figures[f"pass_at_{k}"] = round(sum(chances) / len(chances), 4) if chances else None
+    figures["graded"] = sum(written["graded"] for _, written in told_of)
     for cost in ("answers", "prompt_tokens", "completion_tokens", "seconds"):
-        figures[cost] = round(sum(written[cost] for _, written in told_of), 2)
+        figures[cost] = round(sum(writing[cost] for _, writing in answered), 2)
     return figures
+
+
+def _writings(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a search's writer counted itself, if it is a model."""
+    return [writing for source in row["sources"] if (writing := source.get("writing"))]
+
+
+def summarize(path: Path) -> None:
+    """The figures of the model in a result file once more, from its rows; the rest stays."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    result["model"] = model_figures(result["rows"])
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result["model"], indent=1))
 
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
@@ -275,7 +350,7 @@ def _best_us(evaluations: Sequence[Evaluation], *, first: bool) -> float | None:
     return min(times, default=None)
 
 
-def _task(name: str, axes: Mapping[str, int], level: Feedback, options: argparse.Namespace) -> TuningTask:
+def _task(name: str, axes: Mapping[str, int], level: Feedback, options: argparse.Namespace) -> PatientTask:
     workload = Workload(operation=name, element_type="float32", axes=dict(axes))
     chosen = {"preset": options.preset} if options.preset else {}
     refine = Refinement.model_validate({**chosen, "writer": _writer(options)["name"], "feedback": level})
@@ -287,7 +362,7 @@ def _task(name: str, axes: Mapping[str, int], level: Feedback, options: argparse
         budget=Budget(candidates=options.candidates, seconds=options.seconds),
     )
     run_id = f"ablation-{name}-{level}"
-    return TuningTask(run_id, run_id, KernelOrder(workload=workload, options=asked), Problem(workload))
+    return PatientTask(run_id, run_id, KernelOrder(workload=workload, options=asked), Problem(workload))
 
 
 def _writer(options: argparse.Namespace) -> dict[str, str]:
@@ -343,6 +418,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument(
         "--all-seconds", type=float, default=24 * 3600, help="no search is begun later than this after the model serves"
     )
+    parser.add_argument("--summarize", type=Path, help="result file whose figures of the model are found once more")
     parser.add_argument("--device", default="auto", choices=("auto", "cuda", "interpreter"))
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -204,9 +204,11 @@ def test_the_report_tells_of_the_loop_where_it_was_measured() -> None:
         "budget": {"candidates": 66, "seconds": 90.0, "preset": "fsr"},
         "tasks": 8,
         "model": {
+            "tasks": 7,
             "solved": 0,
             "pass_at_1": 0.0,
             "pass_at_5": None,
+            "graded": 1100,
             "answers": 1200,
             "prompt_tokens": 10,
             "completion_tokens": 20,
@@ -217,7 +219,7 @@ def test_the_report_tells_of_the_loop_where_it_was_measured() -> None:
     }
     control = {**run, "writer": {"name": "mutate", "model": ""}, "model": {}, "over_first_programs": {"latency": 1.5}}
     text = "\n".join(loop_section([run, control]))
-    assert "| text, small | 8 | 0 | 0 | - | 1200 | 10 / 20 | 4.5 | 1.000x / - / 1.250x |" in text
+    assert "| text, small | 8 | 0 of 7 | 0 | - | 1100 of 1200 | 10 / 20 | 4.5 | 1.000x / - / 1.250x |" in text
     assert "| mutate | 8 | - | - | - | - | - | - | 1.500x |" in text
     assert "66 candidates and 90 s a search, preset fsr" in text
     assert loop_section([{**run, "times": "estimated"}]) == []
