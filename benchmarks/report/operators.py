@@ -140,8 +140,10 @@ def call_lines(result: Json) -> list[str]:
         *lines,
         "",
         *_floor_lines(result["us_a_call"]),
+        *_torch_lines(result["python_us_a_call"]),
         f"- alpha A x + beta y over A x, {result['large_nnz']:,} nonzeros: "
-        f"{marked(f'{scaled:.3f}', scaled <= MOST_SCALED_OVER_PLAIN)} (aim: {MOST_SCALED_OVER_PLAIN:g} where y is read anyway)",
+        f"{marked(f'{scaled:.3f}', scaled <= MOST_SCALED_OVER_PLAIN)} (aim: {MOST_SCALED_OVER_PLAIN:g} where y is read anyway), by the plain program, "
+        "a warp a row, which ends with waiting for y; tuned kernels in the section on what an operator promises",
         *_update_lines(result),
     ]
 
@@ -154,8 +156,19 @@ def _floor_lines(us_a_call: Json) -> Iterator[str]:
     yield (
         f"- of a call from C on a stream of its own {launch:.2f} us are the driver's launch of a kernel that does nothing on the same host and "
         f"stream, {own - launch:.2f} us are this library's, the kernel's arguments among them; on the default stream, which the driver orders with "
-        f"all streams that wait for it, the same call takes {abs(default - own):.2f} us {'more' if default >= own else 'less'}, all of it "
-        "outside this library"
+        f"all streams that wait for it, the same call takes {abs(default - own):.2f} us {'more' if default >= own else 'less'}, and "
+        "this library does the same there"
+    )
+
+
+def _torch_lines(us_a_call: Json) -> Iterator[str]:
+    """What of torch's operator is not the product."""
+    if not {"torch_out", "torch_op", "torch_op_traced"} <= us_a_call.keys():
+        return
+    given, made, traced = (us_a_call[name] for name in ("torch_out", "torch_op", "torch_op_traced"))
+    yield (
+        f"- of torch's operator {given:.2f} us are a product of its tensors with `out=`; {made - given:.2f} us are the result, which torch "
+        f"allocates, and looking whether torch records; {traced - made:.2f} us more is a node of autograd's"
     )
 
 
