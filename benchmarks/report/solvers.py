@@ -68,7 +68,9 @@ def _iteration_lines(result: Json) -> Iterator[str]:
         return
     means = [geometric_mean(row["over_best"] for row in each) for each in (large, small)]
     ours = [row["us_an_iteration_replayed"]["operator"] for row in small]
-    gained = median(row["us_an_iteration_replayed"]["routine"] - row["us_an_iteration_replayed"]["operator"] for row in small)
+    gained = median(
+        row["us_an_iteration_replayed"]["routine"] - row["us_an_iteration_replayed"]["operator"] for row in small
+    )
     yield (
         f"- replayed, over the best routine, by nonzeros: {means[0]:.2f}x ({len(large)} matrices of {MANY_NNZ:.0e} or more), {means[1]:.2f}x ("
         f"{len(small)} with fewer). There an iteration takes {min(ours):.1f} us or more whatever the matrix: the launch of a graph of the "
