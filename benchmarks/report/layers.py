@@ -1,15 +1,18 @@
 """Pruned layers, made here and DLMC's own: by how full they are, beside the best routine, the dense product and Sputnik."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.report.results import Cache, Row, Suite, geometric_mean
 from benchmarks.report.tables import losses, means_table
+from sparsesmith.elements import ELEMENTS
 
 FILLED = ((0.0, 0.045), (0.045, 0.075), (0.075, 0.15), (0.15, 0.25), (0.25, 0.35), (0.35, 0.45), (0.45, 1.01))
 """Shares of stored entries: from, below."""
 CACHES: tuple[Cache, ...] = ("warm", "cold")
 LATE = 20
 """A cold dense product that takes so many times the warm one was waited for by the host, not computed: it is left out, by name."""
+
+ELEMENT_BYTES: Mapping[str, int] = {name: element.num_bytes for name, element in ELEMENTS.items()}
 
 Other = Callable[[Row, Cache], float | None]
 """Microseconds of what stands beside; None where it was not timed."""
@@ -84,6 +87,7 @@ def _by_fill(suite: Suite) -> list[str]:
         for suffix in ("", ", cold")
         for head in (f"over {name}", f"best routine over {name}")
     ]
+    heads += ["dense bytes over the kernel's", "CSR's over the kernel's"]
     lines = [
         f"| entries stored | matrices | over the best routine | {' | '.join(heads)} |",
         f"|---|---|---|{'---|' * len(heads)}",
@@ -96,6 +100,7 @@ def _by_fill(suite: Suite) -> list[str]:
         if chosen:
             best = geometric_mean(row.speedup() for row in chosen)
             over = [_means_over(chosen, cache, other) for _, other in others for cache in CACHES]
+            over += _bytes_over(chosen, ELEMENT_BYTES[suite.element_type])
             lines.append(f"| {name} | {len(chosen)} | {best:.2f}x | {' | '.join(over)} |")
     return lines
 
@@ -131,6 +136,15 @@ def _means_over(rows: Sequence[Row], cache: Cache, other: Other) -> str:
     ours = geometric_mean(over for _, over in timed)
     routine = geometric_mean(over / row.speedup(cache=cache) for row, over in timed)
     return f"{ours:.2f}x | {routine:.2f}x"
+
+
+def _bytes_over(rows: Sequence[Row], element_bytes: int) -> list[str]:
+    """Of the dense matrix and of CSR over those of the kernel's format: what bytes alone would gain."""
+    pairs = [(row, row.kernel.format_bytes) for row in rows if row.kernel]
+    if not pairs:
+        return ["-", "-"]
+    dense = geometric_mean(element_bytes * row.num_rows * row.num_cols / stored for row, stored in pairs)
+    return [f"{dense:.2f}x", f"{geometric_mean(row.csr_bytes / stored for row, stored in pairs):.2f}x"]
 
 
 def _over(row: Row, cache: Cache, other: Other) -> float | None:

@@ -1,7 +1,7 @@
 """y = alpha A x + beta y: what a product becomes where a request asks for it scaled, as solvers call it.
 
 Programs stay those of the product: they compute A x, and what they store is scaled on its way to the output
-(`program.epilogue`). So whatever computes the product is a candidate, unless it adds to the output or reads it.
+(`program.epilogue`). So whatever computes the product is a candidate, unless it stores an element twice or reads it.
 """
 
 from __future__ import annotations

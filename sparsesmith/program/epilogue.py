@@ -1,9 +1,11 @@
 """A program that computes y = A x, compiled to y = alpha A x + beta y: what it stores goes through a place.
 
 Every launched kernel takes two more numbers behind its other arguments. In its body the output's name stands for a
-place that has `y[i] = sum` and nothing else: a program that reads its output, adds to it atomically, takes an address
-in it or hands it on does not compile this way. One that stores an element twice compiles and is wrong (the second store
-reads what the first wrote): whoever launches it compares it with the plain program first.
+place that has `y[i] = sum` and `atomicAdd(y + i, sum)` and nothing else: a program that reads its output, uses what an
+addition returns, stores in vectors or hands its output on does not compile this way. The store brings beta y, what is
+added atomically afterwards is scaled by alpha alone: right for a program that stores each element once (0, or a first
+sum) before it adds to it. One that stores an element twice compiles and is wrong (the second store reads what the first
+wrote): whoever launches it compares it with the plain program first.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,14 @@ ALPHA, BETA = "sparsesmith_alpha", "sparsesmith_beta"
 """The arguments, of the type that products are summed in."""
 
 _PLACES = Template("""
+struct sparsesmith_added {
+  $element* place;
+  $sum alpha;
+  __device__ __forceinline__ sparsesmith_added operator+(long long i) const { return {place + i, alpha}; }
+};
+__device__ __forceinline__ void atomicAdd(sparsesmith_added to, $sum part) {
+  atomicAdd(to.place, $narrow(to.alpha * part));
+}
 struct sparsesmith_stored {
   $element* place;
   $sum alpha, beta;
@@ -27,11 +37,13 @@ struct sparsesmith_stored {
     *place = $narrow(beta == $sum(0) ? scaled : scaled + beta * $widen(*place));
   }
   void operator=(const sparsesmith_stored&) const = delete;
+  __device__ __forceinline__ sparsesmith_added operator&() const { return {place, alpha}; }
 };
 struct sparsesmith_output {
   $element* data;
   $sum alpha, beta;
   __device__ __forceinline__ sparsesmith_stored operator[](long long i) const { return {data + i, alpha, beta}; }
+  __device__ __forceinline__ sparsesmith_added operator+(long long i) const { return {data + i, alpha}; }
 };
 """)
 

@@ -222,6 +222,56 @@ def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
     assert max(side["error_of_vjp"] for side in found["jax"]["sides"].values()) < 1e-6
 
 
+def test_alpha_and_beta_are_judged_by_the_bytes_of_each_row() -> None:
+    def row(name: str, scaled: float, num_bytes: float, *, has_scratch: bool = False) -> dict[str, Any]:
+        ratios = {"scaled_over_plain": scaled, "bytes_over_plain": num_bytes, "then_added_over_scaled": 1.0}
+        return {"name": f"scaled-{name}", "nnz": 10, "has_scratch": has_scratch, **ratios}
+
+    given = [row("few", 1.04, 1.01), row("short", 1.1, 1.14), row("slow", 1.1, 1.04)]
+    shown = promise_lines({"rows": [*given, row("beside", 1.12, 1.04, has_scratch=True)]})
+    assert shown[2:6] == [
+        "| few | 10 | **1.040** | 1.010 | - | 1.000 |",
+        "| short | 10 | **1.100** | 1.140 | - | 1.000 |",
+        "| slow | 10 | 1.100 | 1.040 | - | 1.000 |",
+        "| beside | 10 | 1.120 | 1.040 | 1.120 | 1.000 |",
+    ]
+    assert shown[7].endswith("where they are more: 2 of 4")
+    assert shown[8].endswith("beside 1.120 where its bytes are 1.120")
+    assert shown[9:] == ["- not explained by bytes: slow"]
+
+
+def test_an_iteration_is_told_apart_from_its_product() -> None:
+    def row(name: str, num_rows: int, nnz: int, operator: float, routine: float) -> dict[str, Any]:
+        times = {"operator": operator, "routine": routine}
+        ratios = dict.fromkeys(("launched_over_csr", "launched_over_best"), 1.0)
+        both = {"us_an_iteration": times, "us_an_iteration_replayed": times, "over_best": routine / operator}
+        return {"name": name, "rows": num_rows, "nnz": nnz, "answer": "kernel", **both, **ratios}
+
+    given = [row("small", 100, 500, 8.0, 10.0), row("large", 1_000_000, 5_000_000, 40.0, 60.0)]
+    shown = conjugate_lines({"rows": given, "device": {"copy_bandwidth_gbs": 4000.0}})
+    assert "1.50x (1 matrices of 1e+06 or more), 1.25x (1 with fewer)" in shown[-2] and "8.0 us or more" in shown[-2]
+    assert "gains 2.0 us of it" in shown[-2] and "large, 22.0 of 40.0 us for the 11 that" in shown[-1]
+
+
+def test_programmes_are_held_against_the_copy_bandwidth() -> None:
+    times = {"operator": 100.0, "library": 200.0}
+    row = {
+        "name": "qap-1e7",
+        "rows": 1_000_000,
+        "cols": 2_000_000,
+        "nnz": 8_000_000,
+        "answers": ["kernel", "kernel"],
+        "us_of_both_products": times,
+        "us_an_iteration": times,
+        "extra_bytes": 0,
+        "products_over_library": 2.0,
+        "loop_over_library": 2.0,
+    }
+    shown = programme_lines({"rows": [row], "device": {"copy_bandwidth_gbs": 3000.0}})
+    # 2 * (12 * 8e6 + 8 * 3e6) bytes in 100 us are 2,400 GB/s.
+    assert "| qap | 80% | 40% | 2.00x | 2.50x |" in shown and "| all | 80% | 40% | 2.00x | 2.50x |" in shown
+
+
 def test_petscs_iterations_are_shown_by_both_products() -> None:
     times = {"operator": 100.25, "petsc": 400.5}
     row = {"name": "petsc", "nnz": 4000, "petsc": "3.26.1", "vectors": "host", "us_an_iteration": times, "apart": 1e-9}
@@ -252,8 +302,12 @@ def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
     )
     assert "60% of that copy's" in shown[-1] and shown[-1].endswith("which was not measured in this run (aim: 50%)")
     assert not any("does nothing on the same host" in line for line in shown)
-    calls = {"c": 3.5, "driver_empty_launch": 3.25}
+    calls = {"c": 3.5, "c_own_stream": 3.5, "driver_empty_launch": 3.25}
     shown = call_lines({**result, "us_a_call": calls, "copy_gbs": 3000.0})
     assert shown[-1].endswith("copy bandwidth, 3,000 GB/s: 40% (aim: 50%)")
     assert any("3.25 us are the driver's launch" in line and "0.25 us are" in line for line in shown)
+    python = {"torch_out": 8.0, "torch_op": 14.5, "torch_op_traced": 27.0}
+    shown = call_lines({**result, "python_us_a_call": python})
+    (only,) = (line for line in shown if line.startswith("- of torch's operator"))
+    assert "8.00 us are a product" in only and "6.50 us are the result" in only and "12.50 us more" in only
     assert call_lines({**result, "copy_gbs": 2000.0})[-1].endswith("2,000 GB/s: **60%** (aim: 50%)")

@@ -68,10 +68,19 @@ def test_programs_of_the_product_pass_scaled(operation: str, columns: int) -> No
     assert isinstance(checked(problem, kept), Mismatch)
 
 
-def test_a_program_that_adds_atomically_does_not_compile_scaled() -> None:
+def test_what_is_added_atomically_is_scaled_too() -> None:
     text = programs_for(operation_named("spmv"), "float64")["plain_coo_atomic"]
-    refused = checked(make_problem(), text)
-    assert isinstance(refused, CompileError) and "atomicAdd" in refused.log and "(10)" in refused.log
+    assert isinstance(checked(make_problem(), text), Correct)
+    other = text.replace("&y[row_indices[k]]", "y + row_indices[k]")
+    assert other != text and isinstance(checked(make_problem(), other), Correct)
+    uncleared = text.replace("if (row < num_rows) y[row] = 0;", "")
+    assert uncleared != text and isinstance(checked(make_problem(), uncleared), Mismatch)
+
+
+def test_a_program_that_uses_what_an_atomic_addition_returns_does_not_compile_scaled() -> None:
+    text = programs_for(operation_named("spmv"), "float64")["plain_coo_atomic"]
+    refused = checked(make_problem(), text.replace("atomicAdd(", "double before = atomicAdd("))
+    assert isinstance(refused, CompileError) and "before" in refused.log and "(10)" in refused.log
 
 
 def test_a_program_that_stores_twice_is_found_wrong() -> None:
