@@ -24,7 +24,7 @@ def browser() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
     script = Path(__file__).with_name("chromium.sh")
-    found = subprocess.run([str(script)], capture_output=True, text=True, timeout=240)
+    found = subprocess.run([str(script)], capture_output=True, text=True, timeout=600)
     if found.returncode:
         missing(found.stderr.strip())
     with sync_playwright() as driver:
