@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared, require_one_device, slower_than_a_library
 from benchmarks.report.results import Json, geometric_mean
+from sparsesmith.operations.catalogue import our_tasks
 
 FSR: Mapping[str, tuple[float, float]] = {
     "sigmoid": (1.20, 1.07),
@@ -44,8 +45,11 @@ CAUSES: Mapping[str, str] = {
     "cp.async brings, 2 or 3 deep, and leaves the inner loop to the compiler; it has no TMA, no warps that only load, and no order of blocks for the L2 "
     "cache. Which of these it is was not shown by a profiler",
     "top_k": "two launches, of which the second sorts in one block: at 2^10 entries there is little to move, and what is left is latency",
-    "softmax": "of short rows a warp reads each row three times, the later two from the cache, by single numbers and not by packs of 16 bytes, and takes every "
-    "exponential twice; nothing of a row stays in registers",
+    "softmax": "at the commits of these rows the programs read each row three times, the later two from the cache, by single numbers and not by packs of 16 "
+    "bytes, and take every exponential twice; nothing of a row stays in registers. `row_in_registers`, written since, does otherwise and was not measured",
+    "prefix_sum": "behind each tile's own sum a block waits for the tiles before it with its whole tile at hand, moves it through shared memory twice by single "
+    "numbers and not by packs of 16 bytes, and a launch of its own clears the states; a tile's sum and its state are two words with a fence between, where CUB "
+    "has one word",
 }
 """Of tasks that a library is faster at, from reading our programs; none is proved by counters of the hardware."""
 LONG_S = 60.0
@@ -142,6 +146,10 @@ def _head(run: Json) -> list[str]:
             f"Tuner and mutation over the fastest starting program with the first values of its knobs: {gain:.2f}x at {sizes} "
             f"sizes (geometric mean); of that mutation behind the tuner {mutated:.2f}x."
         )
+    if unreached := sizes_not_reached(run["rows"]):
+        lines.append(f"Sizes without a row, at which this run did not arrive: {', '.join(unreached)}.")
+    if unsolved := [f"{row['task']} {row['axes']}: {row['failed']}" for row in run["rows"] if "failed" in row]:
+        lines.append(f"Failed: {'; '.join(unsolved)}.")
     if slower:
         lines.append(f"Below 0.9 of the best library's speed: {', '.join(slower)}.")
         known = {each.split(" ")[0] for each in slower}
@@ -149,6 +157,18 @@ def _head(run: Json) -> list[str]:
     if long := [_told_of_long(row) for row in run["rows"] if row["seconds"] > LONG_S]:
         lines.append(f"Longer than {LONG_S:g} s: {', '.join(long)}.")
     return lines
+
+
+def sizes_not_reached(rows: Sequence[Json]) -> list[str]:
+    """Published sizes of the tasks of a run that was cut off, where it went through published sizes at all."""
+    known = {task.name: task.published for task in our_tasks()}
+    asked = {name: known[name] for name in sorted({row["task"] for row in rows}) if name in known}
+    there = [(row["task"], row["axes"]) for row in rows]
+    if not any((name, axes) in there for name, published in asked.items() for axes in published):
+        return []
+    return [
+        f"{name} {dict(axes)}" for name, published in asked.items() for axes in published if (name, axes) not in there
+    ]
 
 
 def _told_of_long(row: Json) -> str:

@@ -111,18 +111,26 @@ class Here:
     waits: Waits
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
-        """A job that is given up before its turn waits no longer."""
+        """A job that is given up before its turn waits no longer; one that is given up later keeps the device until it
+        ends, as nothing stops it."""
         self.waits.change(waiting=1, graded=0)
         try:
             await self.turn.lock.acquire()
         finally:
             self.waits.change(waiting=-1, graded=0)
         self.waits.change(waiting=0, graded=1)
+        grading = asyncio.ensure_future(asyncio.to_thread(self.turn.grade, job))
+        grading.add_done_callback(self._ended)
         try:
-            return await asyncio.to_thread(self.turn.grade, job)
+            return await asyncio.shield(grading)
         finally:
             self.waits.change(waiting=0, graded=-1)
-            self.turn.lock.release()
+
+    def _ended(self, grading: "asyncio.Future[EvaluationReport]") -> None:
+        """An error of a job that was given up is nobody's any more."""
+        self.turn.lock.release()
+        if not grading.cancelled():
+            grading.exception()
 
 
 @dataclass(frozen=True)

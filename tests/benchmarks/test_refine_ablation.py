@@ -141,3 +141,24 @@ def test_a_job_that_is_given_up_waits_no_longer() -> None:
     assert waited_s > 0
     time.sleep(0.01)
     assert waits.seconds == waited_s
+
+
+def test_a_job_that_is_given_up_while_it_is_graded_keeps_the_device_until_it_ends() -> None:
+    under_way = list[str]()
+
+    def grade(job: EvaluationJob) -> EvaluationReport:
+        assert not under_way, "two jobs at once"
+        under_way.append(job.job_id)
+        time.sleep(0.2)
+        under_way.clear()
+        return report_for(job)
+
+    async def given_up() -> EvaluationReport:
+        turn = Turn(grade)
+        first = asyncio.create_task(Here(turn, Waits()).grade(make_job("first")))
+        while not under_way:
+            await asyncio.sleep(0.01)
+        first.cancel()
+        return await Here(turn, Waits()).grade(make_job("second"))
+
+    assert asyncio.run(given_up()).job_id == "second"

@@ -18,6 +18,7 @@ from services.evaluator.device import wrong_entries
 from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith_proto.kernel import DeviceDescription
 from tests.operations.checked import make_problem
@@ -223,3 +224,16 @@ def test_the_report_tells_of_the_loop_where_it_was_measured() -> None:
     assert "| mutate | 8 | - | - | - | - | - | - | 1.500x |" in text
     assert "66 candidates and 90 s a search, preset fsr" in text
     assert loop_section([{**run, "times": "estimated"}]) == []
+
+
+def test_the_report_names_sizes_at_which_a_run_did_not_arrive_and_those_that_failed() -> None:
+    known = {task.name: task.published for task in our_tasks()}
+    published = known["sum"]
+    rows = [{**make_row("sum", 8.0, 2.0), "axes": dict(axes)} for axes in published[:-1]]
+    large = {"task": "relu", "axes": {"n": 2**28}, "failed": "64 bytes are needed, 60 are free", "seconds": 0.0}
+    text = "\n".join(tasks_section([told([*rows, large], DEVICE, OPTIONS)]))
+    others = [f"relu {dict(axes)}" for axes in known["relu"][:-1]]
+    unreached = ", ".join([*others, f"sum {dict(published[-1])}"])
+    assert f"\nSizes without a row, at which this run did not arrive: {unreached}.\n" in text
+    assert f"\nFailed: relu {{'n': {2**28}}}: 64 bytes are needed, 60 are free.\n" in text
+    assert "did not arrive" not in "\n".join(tasks_section([told([make_row("sum", 8.0, 2.0)], DEVICE, OPTIONS)]))

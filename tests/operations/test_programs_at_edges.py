@@ -49,24 +49,21 @@ def test_more_than_a_block_can_sort_are_refused_with_the_limit() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"WARPS": 4}, {"WARPS": 16}], ids=str)
-@pytest.mark.parametrize("cols", [1, 4, 31, 128, 1000, 2047, 2048, 2049, 2304], ids=lambda cols: f"cols{cols}")
+@pytest.mark.parametrize("cols", [1, 4, 31, 128, 1000, 1023, 1024, 1025, 1152], ids=lambda cols: f"cols{cols}")
 def test_rows_of_a_softmax_that_lie_in_registers_wholly_or_in_part_are_right(cols: int, settings: Settings) -> None:
-    """Packs of four where cols is a multiple of it; 2048 entries are what the registers hold."""
+    """Packs of four where cols is a multiple of it; 1024 entries are what the registers hold."""
     assert_right("softmax", "row_in_registers", {"rows": 5, "cols": cols}, settings)
 
 
-@pytest.mark.parametrize("cols", [2, 1024, 1026, 1031], ids=lambda cols: f"cols{cols}")
+@pytest.mark.parametrize("cols", [2, 512, 514, 521], ids=lambda cols: f"cols{cols}")
 def test_rows_of_a_softmax_of_float64_are_right_in_registers(cols: int) -> None:
     problem = make_problem("softmax", "float64", {"rows": 5, "cols": cols})
     verdict = checked(problem, operation_named("softmax").programs["row_in_registers"])
     assert isinstance(verdict, Correct), verdict
 
 
-@pytest.mark.parametrize(
-    "settings", [{"TX": 8, "TY": 8, "BX": 32, "BY": 16}, {"TX": 8, "TY": 8, "BX": 8, "BY": 16}], ids=str
-)
-def test_tiles_of_a_convolution_that_are_too_large_for_shared_memory_are_read_where_they_lie(
-    settings: Settings,
-) -> None:
-    """55 and 171 kB with 24 by 24 weights, as published."""
-    assert_right("conv2d", "tiles", {"rows": 61, "cols": 83, "kernel_rows": 24, "kernel_cols": 24}, settings)
+@pytest.mark.parametrize("rows", [16, 8], ids=lambda rows: f"rows{rows}")
+def test_tiles_of_a_convolution_that_are_too_large_for_shared_memory_are_read_where_they_lie(rows: int) -> None:
+    """139 and 72 kB; x ends within a tile."""
+    axes = {"rows": 29, "cols": 37, "kernel_rows": 5, "kernel_cols": 3}
+    assert_right("conv2d", "tiles", axes, {"TX": 8, "TY": 8, "BX": 32, "BY": rows})
