@@ -321,9 +321,9 @@ def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_
     )
     lines = report([make_suite(full, make_row("thin"), kind="layers")]).split("\n")
     assert "### Pruned layers: spmv float32" in lines
-    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | 5.00x | 2.50x |" in lines
-    assert "| 0.0% to 4.5% | 1 | 2.00x | - | - | - | - |" in lines
-    assert "| all | 2 | 2.00x | 4.00x | 2.00x | 5.00x | 2.50x |" in lines
+    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | 5.00x | 2.50x | 50.00x | 1.05x |" in lines
+    assert "| 0.0% to 4.5% | 1 | 2.00x | - | - | - | - | 50.00x | 1.05x |" in lines
+    assert "| all | 2 | 2.00x | 4.00x | 2.00x | 5.00x | 2.50x | 50.00x | 1.05x |" in lines
     assert "| full | 1000 x 1000 | 20.0% | cusparse_coo_alg1 | 10.00 | csr_vector | 5.00 | 2.00x | 20.00 |" in lines
     assert "## spmv float32 on NVIDIA H200" not in lines
     assert "Sputnik" not in "\n".join(lines)
@@ -332,7 +332,7 @@ def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_
 def test_a_cold_dense_time_that_the_host_was_late_for_is_left_out_by_name() -> None:
     late = make_row("late", nnz=200_000, dense={"routine": "cublas_mv_float32", "us": 20.0, "cold_us": 401.0})
     lines = report([make_suite(late, kind="layers")]).split("\n")
-    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | - | - |" in lines
+    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | - | - | 50.00x | 1.05x |" in lines
     assert "Left out of cold dense times, for the host was late: late." in lines
 
 
@@ -347,8 +347,8 @@ def test_sputnik_stands_beside_the_layers_that_it_was_timed_on() -> None:
     assert "Slower than Sputnik, warm, with fallback: 1 of 2: faster (0.80x)." in lines
     assert "- refused: rows_by_length: 3 entries are wrong" in lines
     assert any("sources sha256_0123" in line for line in lines)
-    assert "| 15.0% to 25.0% | 2 | 2.00x | - | - | - | - | 1.20x | 0.60x | 1.50x | 0.75x |" in lines
-    assert "| 0.0% to 4.5% | 1 | 2.00x | - | - | - | - | - | - | - | - |" in lines
+    assert "| 15.0% to 25.0% | 2 | 2.00x | - | - | - | - | 1.20x | 0.60x | 1.50x | 0.75x | 50.00x | 1.05x |" in lines
+    assert "| 0.0% to 4.5% | 1 | 2.00x | - | - | - | - | - | - | - | - | 50.00x | 1.05x |" in lines
     shown = "1000 x 1000 | 20.0% | cusparse_coo_alg1 | 10.00 | csr_vector | 5.00 | 2.00x | -"
     assert f"| faster | {shown} | 4.00 | 0.80x | 1.50x |" in lines
     assert f"| slower | {shown} | 9.00 | 1.80x | 1.50x |" in lines
@@ -359,4 +359,4 @@ def test_layers_on_which_our_kernel_loses_are_compared_with_the_routine_that_is_
     sputnik = {"routine": "sputnik_rows_by_length", "us": 12.0, "cold_us": 15.0, "error_of_bound": 0.1}
     lost = make_row("lost", make_kernel(us=20), sputnik=sputnik)
     lines = report([make_suite(lost, kind="layers", sputnik="sha256_0123")]).split("\n")
-    assert "| all | 1 | 1.00x | - | - | - | - | 1.20x | 1.20x | 0.75x | 0.75x |" in lines
+    assert "| all | 1 | 1.00x | - | - | - | - | 1.20x | 1.20x | 0.75x | 0.75x | 50.00x | 1.05x |" in lines
