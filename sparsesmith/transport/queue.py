@@ -391,11 +391,14 @@ class EvaluationWorker(SimpleWorker):
             super().handle_exception(job, *exc_info)
 
     def handle_job_success(self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry) -> None:
-        """A report of a search that another kind of GPU has by now is not told."""
-        if is_wanted(self.connection, job, self._gpu.queue):
+        """The first report counts: not told is another one of a job that ended meanwhile, as this worker seemed dead,
+        nor one of a search that another kind of GPU has by now."""
+        has_ended = read_status(self.connection, job.id) in ENDED
+        if not has_ended and is_wanted(self.connection, job, self._gpu.queue):
             super().handle_job_success(job, queue, started_job_registry)
             return
-        self.log.warning("job %s ends: its search belongs to another kind of GPU", job.description)
+        reason = "it has ended elsewhere" if has_ended else "its search belongs to another kind of GPU"
+        self.log.warning("job %s ends: %s", job.description, reason)
         with self.connection.pipeline() as pipeline:
             self.cleanup_execution(job, pipeline)
             pipeline.execute()

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from rq import Queue
 from rq.job import Callback, Job, JobStatus
+from rq.results import Result
 from rq.serializers import JSONSerializer
 
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
@@ -212,6 +213,24 @@ def test_a_worker_that_seemed_dead_disturbs_nothing_when_it_wakes(
     workers.release()
     assert queue.wait("hold-1", timeout_s=30) == report_for(make_job("hold-1"))
     assert queue.depth() == 0
+
+
+def test_a_second_report_of_a_worker_that_seemed_dead_is_not_told(
+    queue: EvaluationQueue, workers: Workers, redis_connection: Redis
+) -> None:
+    workers.start("a")
+    queue.submit(make_job("hold-1"))
+    wait_until(lambda: workers.began("hold-1") == {"a"})
+    workers.send("a", signal.SIGSTOP)
+    workers.start("b")
+    wait_until(lambda: queue.wait("hold-1", 0.2) or workers.began("hold-1") == {"a", "b"})
+    workers.release()
+    assert queue.wait("hold-1", timeout_s=30) is not None
+    workers.send("a", signal.SIGCONT)  # It has its report, too.
+    wait_until(lambda: "it has ended elsewhere" in workers.log("a"))
+    (results,) = redis_connection.keys("rq:results:*")
+    kinds = [Result.Type(int(fields[b"type"])) for _, fields in redis_connection.xrange(results)]
+    assert kinds.count(Result.Type.SUCCESSFUL) == 1
 
 
 def test_a_job_that_ended_while_it_waited_again_is_not_run(
