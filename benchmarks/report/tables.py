@@ -168,7 +168,7 @@ def device_and_library(device: Json) -> str:
 
 
 POLICY_HEADS = (
-    "policy samples on validation and generated matrices",
+    "policy samples on matrices never trained on",
     "matrices",
     "compile",
     "pass@1",
