@@ -18,4 +18,5 @@ def test_every_candidate_of_every_job_is_counted(tmp_path: Path, monkeypatch: py
     (row,) = result["rows"]
     # The first of the two examples warms the evaluator up.
     assert (row["jobs"], row["candidates"], row["outcomes"]) == (1, 3, {"passed": 3})
-    assert row["a_second"] == pytest.approx(3 / row["seconds"], rel=0.05)
+    # Told with two decimals and with one: on a slow machine that is more than a twentieth.
+    assert row["a_second"] == pytest.approx(3 / row["seconds"], rel=0.05, abs=0.06)

@@ -1,5 +1,5 @@
 """A real browser: Debian's Chromium, driven by Playwright. Tests skip, with a reason, where none can be installed; with
-`SPARSESMITH_REQUIRE_BROWSER` set, as in CI, they fail."""
+`REQUIRE_BROWSER` set, as in CI, they fail."""
 
 import importlib.util
 import os
@@ -37,8 +37,8 @@ def browser() -> "Iterator[Browser]":
 
 def missing(what: str) -> NoReturn:
     """Without it no test of the page can run."""
-    if os.environ.get("SPARSESMITH_REQUIRE_BROWSER"):
-        pytest.fail(f"SPARSESMITH_REQUIRE_BROWSER is set, and {what}")
+    if os.environ.get("REQUIRE_BROWSER"):
+        pytest.fail(f"REQUIRE_BROWSER is set, and {what}")
     pytest.skip(what)
 
 

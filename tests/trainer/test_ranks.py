@@ -23,7 +23,8 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path: Path) -> None:
     assert isinstance(networks, dict) and isinstance(figures, dict)
     for name, tensor in networks.items():
         torch.testing.assert_close(together["networks"][name], tensor, rtol=0, atol=2e-5)
-    assert together["figures"] == pytest.approx(figures, abs=1e-4)
+    # Sums over a program, in float32 and in another order: a few units of the last place.
+    assert together["figures"] == pytest.approx(figures, rel=1e-5, abs=1e-4)
 
 
 def test_a_process_alone_sends_nothing_and_takes_all() -> None:
