@@ -106,19 +106,22 @@ def main() -> None:
     words = cost.description.words if cost else all_words()
     split = None if options.split == "all" else options.split
     measured = read_measured(options.records, options.pack, words, split, options.least)
+    head = {
+        "device": "h200" if cost is None else cost.device,
+        "commit": source_commit(),
+        "command": command("benchmarks.tuning.oracle"),
+        "cost_model": "analytic" if cost is None else options.model.name,
+        "records": [path.name for path in options.records],
+        "split": options.split,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     if options.batches:
         by_size = {
             size: [play(each, known_cost(each, cost), batch=size) for each in measured] for size in options.batches
         }
         result = {
             "kind": "tuner_batches",
-            "device": "h200" if cost is None else cost.device,
-            "commit": source_commit(),
-            "command": command("benchmarks.tuning.oracle"),
-            "cost_model": "analytic" if cost is None else options.model.name,
-            "records": [path.name for path in options.records],
-            "split": options.split,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            **head,
             "workloads": len(measured),
             "batches": {str(size): batch_summary(plays) for size, plays in by_size.items()},
         }
@@ -129,13 +132,7 @@ def main() -> None:
     plays = [play(each, known_cost(each, cost), feedback=not options.no_feedback) for each in measured]
     result = {
         "kind": "tuner_grids" if options.whole_grids else "tuner",
-        "device": "h200" if cost is None else cost.device,
-        "commit": source_commit(),
-        "command": command("benchmarks.tuning.oracle"),
-        "cost_model": "analytic" if cost is None else options.model.name,
-        "records": [path.name for path in options.records],
-        "split": options.split,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **head,
         "kinds": summary(plays),
         "rows": [row(each) for each in plays],
     }
