@@ -331,8 +331,12 @@ class _PartialSample:
         self._versions: list[int] = []
 
     def add(self, piece: Any, version: int) -> None:
+        """A piece that ends a sample without a token of its own comes with the log-probabilities of all before it
+        (vLLM 0.26 takes the last 0 of them), alone or merged with the piece before."""
         self._text.append(piece.text)
-        for token, alternatives in zip(piece.token_ids, piece.logprobs or (), strict=True):
+        logprobs = list(piece.logprobs or ())
+        own = logprobs[len(logprobs) - len(piece.token_ids) :] if len(logprobs) > len(piece.token_ids) else logprobs
+        for token, alternatives in zip(piece.token_ids, own, strict=True):
             self._token_ids.append(token)
             self._logprobs.append(alternatives[token].logprob)
             self._versions.append(version)
