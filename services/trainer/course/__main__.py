@@ -56,8 +56,8 @@ def _learn(options: argparse.Namespace) -> None:
         max_policy_age=options.max_policy_age,
         at_once=options.at_once,
         num_evaluators=options.evaluators,
-        environment={f"SPARSESMITH_EVALUATOR_{name}": value for name, value in arm.evaluator.items()}
-        | dict(_setting(each) for each in options.set),
+        environment={f"SPARSESMITH_EVALUATOR_{name}": value for name, value in arm.evaluator.items()},
+        changes=dict(_setting(each) for each in options.set),
     )
     _tell(run_course(course, lessons, probes))
 
@@ -66,8 +66,8 @@ def _demo(options: argparse.Namespace) -> None:
     print("making a policy that knows nine programs, four of them bad", flush=True)
     toy.make_policy(options.state)
     course = toy.course(options.state, 60 * options.minutes, 60 * options.piece_minutes)
-    environment = dict(course.environment) | dict(_setting(each) for each in options.set)
-    _tell(run_course(replace(course, environment=environment), toy.lessons(), toy.probes()))
+    changes = dict(_setting(each) for each in options.set)
+    _tell(run_course(replace(course, changes=changes), toy.lessons(), toy.probes()))
 
 
 def _export(options: argparse.Namespace) -> None:

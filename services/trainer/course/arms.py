@@ -16,10 +16,15 @@ class Arm:
     """Candidates of the kernel families that are graded of each lesson, once, before its first samples."""
 
 
+LONG_STEPS = {"PROGRAM_KL_LIMIT": "0.5", "MATRIX_RATE": "0.0002", "OTHER_RATE": "0.00006"}
+"""An update may move the policy two and a half times as far, at twice the rates."""
+
 ARMS: Mapping[str, Arm] = {
     "ppo": Arm(),
     "rloo": Arm({"ALGORITHM": "rloo"}),
     "expert": Arm({"ALGORITHM": "expert"}),
+    "ppo-fast": Arm({**LONG_STEPS, "CRITIC_WARMUP": "1"}),
+    "expert-fast": Arm({"ALGORITHM": "expert", **LONG_STEPS}),
     "paper": Arm({"REWARD": "paper"}),
     "paper-bounded": Arm({"REWARD": "paper_bounded"}),
     "improvement": Arm({"REWARD": "improvement"}),
@@ -35,6 +40,6 @@ ARMS: Mapping[str, Arm] = {
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
     "start": Arm(),
 }
-"""`start` is judged and learns nothing. `lambda-0.95` is the credit of old, `lambda-0.95-alone` its lambda with a
+"""`start` is judged and learns nothing. `fast`: longer steps, of PPO from the second update on. `lambda-0.95` is the credit of old, `lambda-0.95-alone` its lambda with a
 critic of Monte-Carlo targets that is always asked. `imitation` learns from what the families find, `own-imitation`
 from the policy's own finds."""

@@ -75,6 +75,8 @@ class CourseOptions:
     job_s: float = 120.0
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of the services, beyond what the course sets."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """Of these, what somebody asked for by name: part of what the course is."""
 
     @property
     def batch_records(self) -> int:
@@ -305,6 +307,7 @@ def environment_of(options: CourseOptions, held_out: Path, num_workloads: int) -
         **{f"SPARSESMITH_GENERATOR_{name}": value for name, value in generator.items()},
         "SPARSESMITH_EVALUATOR_CACHED_BASELINES": str(max(CACHED_BASELINES, num_workloads)),
         **options.environment,
+        **options.changes,
     }
 
 
@@ -319,14 +322,15 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "lessons": [lesson.name for lesson in lessons],
         "probes": [lesson.name for lesson in probes],
         **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
+        **({"changes": dict(options.changes)} if options.changes else {}),
     }
     options.state.mkdir(parents=True, exist_ok=True)
     path = options.state / "course.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else identity
-    for name, value in identity.items():
-        if known.get(name) != value:
+    for name in dict.fromkeys((*identity, *known)):
+        if known.get(name) != identity.get(name):
             raise InvalidOption(
-                f"{options.state} is the folder of another course: {name} differs", field=name, value=_short(value)
+                f"{options.state} is the folder of another course: {name} differs", field=name, value=_short(identity.get(name))
             )
     path.write_text(json.dumps(identity) + "\n", encoding="utf-8")
 
