@@ -10,7 +10,7 @@ count, from the parsed matrix to the kernel, queue and messages included; `stage
 
 Each run posts another pattern, of which nothing is remembered. The search behind an answer has one candidate, the kernel
 itself, and has ended before the next is posted: the evaluator is idle then. `--settle`: an evaluator with a GPU compiles usual programs when it starts; so long it is
-left alone.
+left alone. The result file is written after every matrix.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,19 @@ def main() -> None:
         if warm is None:
             raise SystemExit("no kernel was handed out for a matrix of 30,000 nonzeros")
         time.sleep(options.settle)
-        rows = measured_rows(http, options.nnz, options.runs, time.monotonic() + options.seconds)
-    kernel, _ = warm
-    result = {
+        rows: list[Json] = []
+        for row in measured_rows(http, options.nnz, options.runs, time.monotonic() + options.seconds):
+            rows.append(row)
+            print(row, flush=True)
+            write_result(result_of(warm[0], rows, options.commit), warm[0], options.out)
+
+
+def result_of(kernel: InstantKernel, rows: Sequence[Json], commit: str) -> Json:
+    """`kernel`: any that was handed out, for what it says of the machine."""
+    return {
         "kind": "instant_http",
         "device": kernel.device.model_dump(),
-        "commit": options.commit or source_commit(),
+        "commit": commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cpu_cores": os.cpu_count(),
@@ -74,23 +81,23 @@ def main() -> None:
             class_of(nnz, [row for row in rows if row["class_nnz"] == nnz and "failed" not in row])
             for nnz in dict.fromkeys(row["class_nnz"] for row in rows if "failed" not in row)
         ],
-        "rows": rows,
+        "rows": list(rows),
     }
-    path = options.out / ("cpu" if kernel.device.kind == "interpreter" else device_folder(kernel.device))
+
+
+def write_result(result: Json, kernel: InstantKernel, out: Path) -> None:
+    path = out / ("cpu" if kernel.device.kind == "interpreter" else device_folder(kernel.device))
     path.mkdir(parents=True, exist_ok=True)
     (path / "instant-http.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def measured_rows(http: httpx.Client, classes: Sequence[float], num_runs: int, end: float) -> list[Json]:
+def measured_rows(http: httpx.Client, classes: Sequence[float], num_runs: int, end: float) -> Iterator[Json]:
     """One a matrix; none is begun after `end` (monotonic)."""
-    rows: list[Json] = []
     for nnz in classes:
         for name, pattern in named_patterns(nnz).items():
             if time.monotonic() > end:
-                return rows
-            rows.append({"name": name, "class_nnz": nnz, "nnz": pattern.nnz, **measured(http, pattern, num_runs)})
-            print(rows[-1], flush=True)
-    return rows
+                return
+            yield {"name": name, "class_nnz": nnz, "nnz": pattern.nnz, **measured(http, pattern, num_runs)}
 
 
 def measured(http: httpx.Client, pattern: Pattern, num_runs: int) -> Json:

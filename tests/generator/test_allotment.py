@@ -1,21 +1,27 @@
 """Who may propose the next batch: the source that pays, no more for one that does not, all for the last that works."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
+from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.sampling import PolicySampler
 from services.generator.search import STRATEGIES, Sources, Standing
-from services.generator.search.allocator import FIXED_CANDIDATES, Allocator, belief
-from services.generator.search.proposer import Exhausted, Proposer
+from services.generator.search.allocator import FIXED_CANDIDATES, TRIAL_CANDIDATES, Allocator, belief
+from services.generator.search.proposer import ENGINE_PATIENCE_S, Exhausted, Proposer
+from services.generator.search.sample import PolicyProposer
 from services.generator.search.strategy import allotted
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Outcome, Passed, Rejected, Sampled
 from tests.generator.orders import make_prompt, make_task
 from tests.generator.reports import make_baselines, make_passed, make_report, make_timing
+from tests.generator.test_policy_left_out import idle_sampler
+from tests.generator.tiny_policy import make_policy, write_policy
 
 
 def candidate(source: SourceName, number: int) -> Candidate:
@@ -152,6 +158,27 @@ def test_a_source_without_hope_is_left_before_its_candidates_end() -> None:
     assert standing.of("families").num_proposed == 16
 
 
+def test_the_policy_has_one_batch_to_show_that_it_pays() -> None:
+    policy = Supply("policy", 10_000)
+    standing = searched([Supply("families", 16), policy], never_better, budget=10_000)
+    assert [turn.num_candidates for turn in standing.of("policy").turns] == [TRIAL_CANDIDATES]
+
+
+def test_an_engine_that_does_not_serve_is_not_waited_for(tmp_path: Path) -> None:
+    sampler = idle_sampler(PolicyFolder(write_policy(tmp_path, make_policy())))
+    policy = PolicyProposer(make_task(), sampler, limit=8, in_flight=8)
+
+    async def run() -> float:
+        began = time.monotonic()
+        async for batch in allotted([Supply("families", 16), policy], Allocator("seed"), (standing := Standing()), 16):
+            evaluations = tuple(Evaluation(candidate=each, outcome=never_better(each, 0)) for each in batch)
+            standing.add(make_report([]).model_copy(update={"evaluations": evaluations}))
+        return time.monotonic() - began
+
+    assert policy.patience_s == 0
+    assert asyncio.run(run()) < ENGINE_PATIENCE_S / 2
+
+
 def test_a_source_that_does_not_work_leaves_all_to_the_others() -> None:
     families = Supply("families", 100)
     searched([families, Broken("policy", 1)], never_better, budget=100)
@@ -172,9 +199,9 @@ def test_a_source_that_is_making_candidates_is_not_waited_for_while_another_has_
 
 
 def test_what_was_asked_for_is_waited_for_when_nothing_else_is_left() -> None:
-    families, policy = Supply("families", 16), SlowSupply("policy", 8, seconds=0.05)
+    families, policy = Supply("families", 16), SlowSupply("policy", TRIAL_CANDIDATES, seconds=0.1)
     standing = searched([families, policy], never_better)
-    assert standing.of("policy").num_proposed == 8
+    assert standing.of("policy").num_proposed == TRIAL_CANDIDATES
     assert standing.of("policy").proposing_s >= 0.1
 
 

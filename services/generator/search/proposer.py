@@ -6,7 +6,7 @@ from services.generator.search.standing import Batch, Standing
 from sparsesmith_proto.api import SourceName
 
 ENGINE_PATIENCE_S = 15.0
-"""For the service's own engine when no other source has anything: one that loads is not waited for."""
+"""For the service's own engine, while it serves, when no other source has anything."""
 
 
 class Exhausted(Exception):

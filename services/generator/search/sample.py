@@ -63,7 +63,6 @@ class PolicyProposer:
     """
 
     name: SourceName = "policy"
-    patience_s = ENGINE_PATIENCE_S
 
     def __init__(
         self,
@@ -73,8 +72,14 @@ class PolicyProposer:
         in_flight: int,
         value_filter: ValueFilter | None = None,
     ) -> None:
+        self._sampler = sampler
         self._sampling = _Sampling(task, sampler, limit, in_flight, value_filter)
         self._knobs = SampledKnobs(task)
+
+    @property
+    def patience_s(self) -> float:
+        """None for an engine that does not serve: one that loads, or never came up."""
+        return 0.0 if self._sampler.host.engine is None else ENGINE_PATIENCE_S
 
     @property
     def is_busy(self) -> bool:

@@ -40,6 +40,6 @@ ARMS: Mapping[str, Arm] = {
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
     "start": Arm(),
 }
-"""`start` is judged and learns nothing. `fast`: longer steps, of PPO from the second update on. `lambda-0.95` is the credit of old, `lambda-0.95-alone` its lambda with a
-critic of Monte-Carlo targets that is always asked. `imitation` learns from what the families find, `own-imitation`
-from the policy's own finds."""
+"""`start` is judged and learns nothing. `fast`: longer steps, of PPO from the second update on. `lambda-0.95` is the
+credit of old, `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation`
+learns from what the families find, `own-imitation` from the policy's own finds."""

@@ -330,7 +330,9 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
     for name in dict.fromkeys((*identity, *known)):
         if known.get(name) != identity.get(name):
             raise InvalidOption(
-                f"{options.state} is the folder of another course: {name} differs", field=name, value=_short(identity.get(name))
+                f"{options.state} is the folder of another course: {name} differs",
+                field=name,
+                value=_short(identity.get(name)),
             )
     path.write_text(json.dumps(identity) + "\n", encoding="utf-8")
 
