@@ -125,6 +125,8 @@ class Spares:
                 self._coming.remove(coming)
                 if (child := coming.child) is not None:
                     self._let_go(child)
+                    if not self._turns.is_shared:
+                        child.kill()
                     self._burying.submit(self._end, child)
 
     def take(self, opening: Open | None) -> Child | None:
@@ -195,33 +197,39 @@ class Spares:
 
     def _renewed(self, child: Child, warmth: Warmth) -> Child:
         try:
-            _warm(child, warmth, self._turns)
+            self._warm(child, warmth)
         except (Ended, SparsesmithError) as error:
             logger.info("a spare device process: %s", error)
         return child
+
+    def _warm(self, child: Child, warmth: Warmth) -> None:
+        """Raises Ended, SparsesmithError."""
+        opening = warmth.opening
+        if opening is None:
+            return
+        body = child.request_of(opening)
+        child.note_opened(None)
+        if not self._is_done(child, body, "opening the workload", warmth.open_limit_s):
+            return
+        child.note_opened(opening)
+        for call, limit_s in warmth.calls:
+            if not self._is_done(child, call, call.stage, limit_s):
+                return
+        child.has_drawn = True
+
+    def _is_done(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> bool:
+        """Raises Ended."""
+        with self._turns.taken_for(stage, Waits()):
+            try:
+                return isinstance(child.exchange(body, stage, limit_s), Done)
+            except Ended:
+                if self._turns.is_shared:  # It must not go on beside another's turn.
+                    child.kill()
+                    child.bury()
+                raise
 
 
 def _ready(coming: _Coming) -> Child | None:
     """The child, where it is prepared and alive."""
     child = coming.future.result() if coming.future.done() else None
     return child if child is not None and child.is_alive() else None
-
-
-def _warm(child: Child, warmth: Warmth, turns: Turns) -> None:
-    """Raises Ended, SparsesmithError."""
-    opening = warmth.opening
-    if opening is None:
-        return
-    body = child.request_of(opening)
-    child.note_opened(None)
-    with turns.taken(Waits()):
-        reply = child.exchange(body, "opening the workload", warmth.open_limit_s)
-    if not isinstance(reply, Done):
-        return
-    child.note_opened(opening)
-    for call, limit_s in warmth.calls:
-        with turns.taken_for(call.stage, Waits()):
-            reply = child.exchange(call, call.stage, limit_s)
-        if not isinstance(reply, Done):
-            return
-    child.has_drawn = True
