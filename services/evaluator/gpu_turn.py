@@ -1,7 +1,7 @@
 """Turns on a GPU that several evaluators share: one call uses the device at a time, whoever's it is.
 
-The turn is a lock on a file, so the kernel hands it on when its holder ends, however it ends. Such locks are not fair:
-who lets go and asks again at once may get it before those who wait. Hence a line of places before the turn: whoever has
+The turn is a lock on a file, so the kernel hands it on when its holder ends, however it ends. It promises no order: who
+lets go and asks again at once may get it before those who wait. Hence a line of places before the turn: whoever has
 one waits for the place ahead, and lets go of its own when it has that. So nobody overtakes; only at the last place can
 several wait. With nobody in line all of it takes some microseconds: a sharer whose calls follow each other has the turn
 as long as no other wants it.
