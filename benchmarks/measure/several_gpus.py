@@ -90,14 +90,14 @@ def finals(reports: Sequence[EvaluationReport]) -> Finals:
         times = [
             each.outcome.timing.median_us
             for each in report.evaluations
-            if isinstance(each.outcome, Passed) and _counts(each.outcome)
+            if isinstance(each.outcome, Passed) and counts(each.outcome)
         ]
         if times:
             found[report.job_id.split("-", 1)[1]] = min(times)
     return found
 
 
-def _counts(outcome: Passed) -> bool:
+def counts(outcome: Passed) -> bool:
     """Estimates are all of one kind."""
     return not isinstance(outcome.timing, MeasuredTiming) or outcome.timing.is_final
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,8 +81,11 @@ def _write(
 
 
 @contextmanager
-def evaluators(count: int) -> Iterator[tuple[PatternStore, EvaluationQueue]]:
-    """A Valkey and evaluators of its own, each on a GPU of its own where there are any; all ended afterwards."""
+def evaluators(count: int, settings: Mapping[str, str] | None = None) -> Iterator[tuple[PatternStore, EvaluationQueue]]:
+    """A Valkey and evaluators of its own, each on a GPU of its own where there are any; all ended afterwards.
+
+    `settings`: variables of the evaluators beside these.
+    """
     with tempfile.TemporaryDirectory() as state:
         valkey = EmbeddedValkey(Path(state) / "valkey")
         valkey.start()
@@ -92,6 +95,7 @@ def evaluators(count: int) -> Iterator[tuple[PatternStore, EvaluationQueue]]:
             **os.environ,
             "SPARSESMITH_REDIS_URL": valkey.address,
             "SPARSESMITH_EVALUATOR_GPU_CLAIMS_DIR": state,
+            **(settings or {}),
         }
         started = [processes.start([sys.executable, "-m", "services.evaluator"], log, environment) for log in logs]
         try:

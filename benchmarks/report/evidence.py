@@ -55,6 +55,14 @@ EVIDENCE = {
         "of one GPU. Finals over alone: the time of each matrix's fastest program over that of one evaluator alone, geometric mean and "
         "worst. Aim: 1.95x with two, 3.8x with four, finals within 2 %.",
     ),
+    "sharing": (
+        "Evaluators that share a GPU",
+        "The same jobs through one queue to one evaluator and to several that take turns on one GPU; texts that nobody has compiled before, and "
+        "every job times the library's routines. Over one: candidates a second over those of one evaluator. GPU busy: NVML's share. "
+        "Finals over alone: times of the same programs over those of one evaluator alone, geometric mean over matrices with its 95 % interval; "
+        "alone again: one evaluator's second round over its first. Stages: seconds of all jobs, turn is what calls waited for the GPU. "
+        "Aim: finals within 1 %, the GPU idle for 20 % at most.",
+    ),
     "gates": (
         "ECC and compute-sanitizer",
         "ECC counters as the evaluator reads them around each job. Then memcheck, racecheck and initcheck at once over the fastest program "

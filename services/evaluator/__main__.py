@@ -81,7 +81,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     connection = connect(settings.redis_url)
     quarantine = Quarantine(connection)
     chosen = chosen_device(settings, quarantine.uuids)
-    num_workers = settings.compile_workers or max(1, num_cores() - 1)
+    num_workers = settings.compile_workers or max(1, num_cores() // settings.sharers - 1)
     with (
         closing(device_process(settings, chosen)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,

@@ -17,6 +17,7 @@ from services.evaluator.compiling.assembler import possible_assemblers
 from services.evaluator.confinement.profile import ConfinementOption, Profile, available
 from services.evaluator.device import BuildsFormats, Device
 from services.evaluator.gpu_claim import claim_gpu
+from services.evaluator.gpu_turn import HOST_STAGES, NO_TURNS, GpuTurns, Turns
 from services.evaluator.inspection import Inspections, Inspector, NoInspections
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.confined import Confined
@@ -26,7 +27,7 @@ from services.evaluator.references.client import ReferenceLimits
 from services.evaluator.references.limits import WithReferences, reference_limits
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.cuda.nvrtc import toolkits
-from sparsesmith.errors import SparsesmithError, Unavailable
+from sparsesmith.errors import InvalidOption, SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.operations.imported.folder import imported_folder
@@ -73,13 +74,14 @@ class CudaFactory:
     what it is made with."""
     visible_device: str
     builds_formats: BuildsFormats = "never"
+    sharers: int = 1
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # As NVML counts: it is asked about the same GPU.
         from services.evaluator.cuda.device import CudaDevice
 
-        return CudaDevice(known=known, builds_formats=self.builds_formats)
+        return CudaDevice(known=known, builds_formats=self.builds_formats, sharers=self.sharers)
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,10 @@ class InterpreterFactory:
 
 @dataclass(frozen=True)
 class Gpu:
-    """By its name as in CUDA_VISIBLE_DEVICES."""
+    """By its name as in CUDA_VISIBLE_DEVICES, and its index among those that this process may see."""
 
     visible_device: str
+    index: int
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def chosen_device(settings: EvaluatorSettings, quarantined: Callable[[], Collect
     match _device_kind(settings.device):
         case "cuda":
             refuse_older_driver(_cuda_of_driver())
-            return Gpu(_visible_device(_gpu_index(settings, quarantined())))
+            index = _gpu_index(settings, quarantined())
+            return Gpu(_visible_device(index), index)
         case "interpreter":
             return Interpreter()
 
@@ -140,9 +144,24 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
         time_s=run_limit_s,
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
-    spares = num_spares(settings, _memory_bytes(chosen)) if has_spare else NO_SPARES
+    spares = num_spares(settings, _memory_bytes(chosen) // settings.sharers) if has_spare else NO_SPARES
     references = None if imported_folder() is None else reference_limits(settings)
-    return held(_factory(chosen, settings), _profile(kind), limits, spares, settings.confinement, references)
+    turns = turns_of(settings, chosen)
+    return held(_factory(chosen, settings), _profile(kind), limits, spares, settings.confinement, references, turns)
+
+
+def turns_of(settings: EvaluatorSettings, chosen: Chosen) -> Turns:
+    """With the other evaluators of this device. The interpreter's take turns like a GPU's, so that what is tried
+    without a GPU is what runs with one. Raises InvalidOption where sharers have no folder to meet in."""
+    if settings.sharers == 1:
+        return NO_TURNS
+    if settings.gpu_claims_dir is None:
+        raise InvalidOption(
+            f"{settings.sharers} sharers of a GPU take turns in a folder: set gpu_claims_dir", field="gpu_claims_dir"
+        )
+    builds = "build" if settings.builds_formats == "always" else ""
+    name = f"gpu-{chosen.index}" if isinstance(chosen, Gpu) else "interpreter"
+    return GpuTurns(settings.gpu_claims_dir / name, HOST_STAGES - {builds})
 
 
 def num_spares(settings: EvaluatorSettings, memory_bytes: int) -> SpareLimits:
@@ -178,16 +197,17 @@ def held(
     spares: SpareLimits,
     confinement: ConfinementOption,
     references: ReferenceLimits | None = None,
+    turns: Turns = NO_TURNS,
 ) -> DeviceProcess:
     """The sandbox, its processes confined as far as the setting says and the device works so. `references`:
     limits of those of imported tasks, where there are any."""
     if confinement != "off":
         held_factory = _asking(Confined(factory, profile), references)
-        confined = DeviceProcess(held_factory, limits, spares=spares, is_confined=True)
+        confined = DeviceProcess(held_factory, limits, spares=spares, is_confined=True, turns=turns)
         if confinement == "on" or _works(confined):
             return confined
         confined.close()
-    return DeviceProcess(_asking(factory, references), limits, spares=spares)
+    return DeviceProcess(_asking(factory, references), limits, spares=spares, turns=turns)
 
 
 def _asking(factory: DeviceFactory, references: ReferenceLimits | None) -> DeviceFactory:
@@ -238,7 +258,7 @@ def _cache(variable: str, usual: Path) -> Path:
 def _factory(chosen: Chosen, settings: EvaluatorSettings) -> DeviceFactory:
     match chosen:
         case Gpu(visible_device=visible_device):
-            return CudaFactory(visible_device, settings.builds_formats)
+            return CudaFactory(visible_device, settings.builds_formats, settings.sharers)
         case Interpreter():
             return InterpreterFactory(settings.architecture)
 
@@ -302,7 +322,7 @@ def _gpu_index(settings: EvaluatorSettings, quarantined: Collection[str]) -> int
         return not quarantined or _uuid(_visible_device(index)) not in quarantined
 
     if settings.gpu_claims_dir is not None:
-        return claim_gpu(settings.gpu_claims_dir, _num_gpus(), is_sound)
+        return claim_gpu(settings.gpu_claims_dir, _num_gpus(), is_sound, settings.sharers)
     if not is_sound(settings.cuda_device):
         raise Unavailable(
             f"GPU {settings.cuda_device} is in quarantine: its memory was found faulty",

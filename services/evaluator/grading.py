@@ -81,7 +81,7 @@ def grade_batch(
     workbench, ahead, stages = means.workbench, means.ahead, means.stages
     with stages.of("draw"):
         workbench.draw()
-    started = time.monotonic()
+    started, began = allowance.worked(), time.monotonic()
     known = {} if known is None else known
     race = Race(min(baselines.best_routine().timing.median_us, job.best_us or math.inf))
     outcomes: Outcomes = {}
@@ -89,7 +89,7 @@ def grade_batch(
     with suppress(BudgetSpent):
         with stages.of("formats"):
             workbench.build_ahead(programs_of(candidates), BUILD_AHEAD_SHARE * allowance.left_s)
-        for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
+        for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance), allowance.now):
             if allowance.must_stop():
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
             if outcomes and allowance.turn_is_over(started):
@@ -117,7 +117,7 @@ def grade_batch(
             for candidate in job.candidates
         ),
         csr_bytes=problem.compared_bytes,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - began,
         stages_ms=stages.ms,
         listings=listings_of(candidates, ahead, known) if job.listings else {},
         profiles=tuple(

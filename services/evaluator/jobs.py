@@ -110,8 +110,8 @@ class Grader:
         device.
         """
         self._started()
-        stages = Stages()
         allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
+        stages = Stages(allowance.waits)
         with stages.of("load"):
             problem = patterns.problem(job.workload)
         device = self._process.description()
@@ -138,7 +138,8 @@ class Grader:
                 report = grade_batch(job, parsed, problem, means, baselines, allowance, known)
                 if self._gate is None or not may_win(job):
                     return report
-                return self._gate.judged(report, Batch(problem, parsed, ahead.result, known, allowance))
+                with self._process.turn():
+                    return self._gate.judged(report, Batch(problem, parsed, ahead.result, known, allowance))
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -152,10 +153,10 @@ class Grader:
     def hand_out(self, job: InstantJob, patterns: Matrices) -> InstantReport:
         """Checks one program once. Raises as `grade` does."""
         self._started()
-        stages, device = Stages(), self._process.description()
+        allowance, device = allowance_of_instant(job, self._must_stop), self._process.description()
+        stages = Stages(allowance.waits)
         with stages.of("load"):
             problem = patterns.problem(job.workload)
-        allowance = allowance_of_instant(job, self._must_stop)
         try:
             with (
                 CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead,

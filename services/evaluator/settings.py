@@ -31,6 +31,10 @@ class EvaluatorSettings(BaseSettings):
     gpu_claims_dir: Path | None = None
     """Folder that the evaluators of a machine share: each takes a GPU that none of them has, and `cuda_device` does not
     count."""
+    sharers: int = Field(default=1, ge=1, le=4)
+    """Evaluators that may take the same GPU of `gpu_claims_dir`, in turns: while one compiles, parses or asks Redis,
+    another measures, and never two at once. Each has an equal part of the GPU's memory and of the host's cores. The
+    same for all evaluators of a machine. 1: a GPU each; no GPU has shown yet that more pay."""
     architecture: Architecture = "sm_90"
     """GPU generation that the interpreter compiles for; a GPU says its own."""
     spare_process: bool | None = None

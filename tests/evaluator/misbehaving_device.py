@@ -104,6 +104,9 @@ class MisbehavingDevice:
             raise LimitExceeded(f"nnz is {problem.nnz}: at most {MAX_NNZ}", field="nnz")
         return MisbehavingWorkload(problem, self._hold_s)
 
+    def settle(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

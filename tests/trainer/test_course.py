@@ -1,5 +1,6 @@
 """A course's parts, without its stack: what is asked next, what a kill leaves, what the numbers come to."""
 
+import json
 import struct
 from collections import Counter
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.trainer.course import curves
+from services.trainer.course.__main__ import main
 from services.trainer.course.course import CourseOptions, Tail, run_course
 from services.trainer.course.curriculum import LEAST, UNSEEN, Curriculum
 from services.trainer.course.events import Scalar, masked_crc, write_events
@@ -112,6 +114,22 @@ def test_a_folder_of_another_course_is_refused_by_what_differs(tmp_path: Path) -
     with pytest.raises(InvalidOption, match="another course: arm differs") as caught:
         run_course(options, make_lessons(), make_lessons())
     assert (caught.value.field, caught.value.value) == ("arm", "rloo")
+
+
+def test_samples_of_a_lesson_are_what_a_course_is(tmp_path: Path) -> None:
+    options = CourseOptions(state=tmp_path, policy=tmp_path, group=8)
+    identity = {"arm": "ppo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
+    tmp_path.joinpath("course.json").write_text(json.dumps(identity))
+    with pytest.raises(InvalidOption, match="another course: batch differs"):
+        run_course(options, make_lessons(), make_lessons())
+
+
+@pytest.mark.parametrize("group", ["1", "257"])
+def test_a_group_that_no_job_can_hold_or_teach_is_refused(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["learn", "state", "--lessons", "a.pack", "--probes", "b.pack", "--group", group]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert f"expected 2 to 256 samples, not {group}" in capsys.readouterr().err
 
 
 def make_group(**changes: Any) -> Group:

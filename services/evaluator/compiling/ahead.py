@@ -1,9 +1,10 @@
 """Compilations of a batch, started at once on all workers and taken in the order in which they finish."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as NotInTime
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -41,10 +42,13 @@ class CompilationsAhead:
             started.append(each)
         return tuple(started)
 
-    def as_compiled(self, candidates: Iterable[Parsed], deadline: float) -> Iterator[Parsed]:
+    def as_compiled(
+        self, candidates: Iterable[Parsed], deadline: float, clock: Callable[[], float] = time.monotonic
+    ) -> Iterator[Parsed]:
         """First the candidates that need no compiler, then each as its compilation ends; stops at the deadline.
 
-        `deadline` on time.monotonic's clock. What was submitted goes on compiling while the consumer grades.
+        `deadline` on the clock, which may stand still at times. What was submitted goes on compiling while the consumer
+        grades.
         """
         waiting: dict[Future[Compiled | CompileError], list[Parsed]] = {}
         refused = []
@@ -54,14 +58,13 @@ class CompilationsAhead:
             else:
                 waiting.setdefault(self._submit(each.program), []).append(each)
         yield from refused
-        try:
-            for future in as_completed(waiting, timeout=max(0.0, deadline - time.monotonic())):
-                for each in waiting[future]:
-                    if time.monotonic() > deadline:
-                        return
-                    yield each
-        except NotInTime:
-            return
+        while waiting and (left_s := deadline - clock()) > 0:
+            with suppress(NotInTime):  # By a clock that never stands still.
+                for future in as_completed(waiting, timeout=left_s):
+                    for each in waiting.pop(future):
+                        if clock() > deadline:
+                            return
+                        yield each
 
     def result(self, program: KernelProgram) -> Compiled | CompileFailed | TimedOut:
         """Of a program; waits where it is not done. Raises Unavailable where no compiler can be started."""

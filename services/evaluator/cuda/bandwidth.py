@@ -46,7 +46,8 @@ def measured_rates(kernels: DeviceKernels, stopwatch: Stopwatch) -> DeviceRates:
 def _copy_bandwidth_gbs(kernels: DeviceKernels, stopwatch: Stopwatch) -> float:
     with cuda_errors():
         free_bytes, _ = runtime.memGetInfo()
-        num_bytes = min(MAX_COPY_BYTES, int(free_bytes) // 8) // 4096 * 4096
+        part_bytes = cupy.get_default_memory_pool().get_limit() or int(free_bytes)
+        num_bytes = min(MAX_COPY_BYTES, int(free_bytes) // 8, part_bytes // 8) // 4096 * 4096
         source, target = cupy.cuda.alloc(num_bytes), cupy.cuda.alloc(num_bytes)
         # Not zeros: memory compresses and buses toggle less on constant data.
         kernels.refresh(int(source.ptr), num_bytes // 8, 1, "float64")

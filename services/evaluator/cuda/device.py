@@ -82,14 +82,20 @@ class CudaDevice:
     """One GPU by its index among the visible ones, its context owned by this process."""
 
     def __init__(
-        self, index: int = 0, *, known: DeviceDescription | None = None, builds_formats: BuildsFormats = "never"
+        self,
+        index: int = 0,
+        *,
+        known: DeviceDescription | None = None,
+        builds_formats: BuildsFormats = "never",
+        sharers: int = 1,
     ) -> None:
         """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
 
         `known`: what another process has found out about this GPU, measured rates included.
-        `builds_formats`: see Device.
+        `builds_formats`: see Device. `sharers`: evaluators that have equal parts of its memory.
         """
         self.builds_formats = builds_formats
+        self._sharers = sharers
         self._index = index
         self._known = known
         with cuda_errors():
@@ -97,6 +103,8 @@ class CudaDevice:
             self._properties = runtime.getDeviceProperties(index)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.stream.use()
+            if sharers > 1:  # What fits must not depend on what the others hold at the moment.
+                cupy.get_default_memory_pool().set_limit(size=self.memory_bytes)
         self.clocks = Clocks(cupy.cuda.Device(index).pci_bus_id)
         self.kernels = DeviceKernels(self.stream, self.num_sms)
         self.machine = CudaMachine(self.stream)
@@ -116,6 +124,11 @@ class CudaDevice:
     @property
     def l2_bytes(self) -> int:
         return int(self._properties["l2CacheSize"])
+
+    @property
+    def memory_bytes(self) -> int:
+        """This evaluator's part."""
+        return int(self._properties["totalGlobalMem"]) // self._sharers
 
     @property
     def architecture(self) -> str:
@@ -170,7 +183,13 @@ class CudaDevice:
         """See Device.open."""
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
-        return CudaWorkload(self, problem, room_for(problem, free_bytes))
+        return CudaWorkload(self, problem, room_for(problem, min(int(free_bytes), self.memory_bytes)))
+
+    def settle(self) -> None:
+        """See Device.settle."""
+        if self._sharers > 1:
+            with cuda_errors():
+                runtime.deviceSynchronize()
 
     def close(self) -> None:
         """See Device.close."""
@@ -191,7 +210,7 @@ class CudaWorkload:
         else:
             self._source = HostDraws(problem, self._draws, room.num_fresh)
         self._layouts = LayoutCache[DeviceLayout](
-            lambda layout: upload_layout(layout, device.kernels), int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE
+            lambda layout: upload_layout(layout, device.kernels), device.memory_bytes // _LAYOUT_SHARE
         )
         self._kernels: list[CudaKernel] = []
         self._brief_placement = random_placement()

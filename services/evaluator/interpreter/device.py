@@ -153,6 +153,9 @@ class InterpreterDevice:
         check_size(problem)
         return InterpreterWorkload(self, problem)
 
+    def settle(self) -> None:
+        """Nothing runs on."""
+
     def close(self) -> None:
         """Nothing is held."""
 

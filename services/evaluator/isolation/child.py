@@ -229,7 +229,9 @@ def _serve(connection: Connection, factory: DeviceFactory, known: DeviceDescript
     number = 0
     try:
         device = factory(known)
-        connection.send(Done(0, device.description()))
+        description = device.description()
+        device.settle()
+        connection.send(Done(0, description))
         servant = _Servant(device)
         while True:
             request: Request = parcels.receive(connection)
@@ -257,6 +259,12 @@ class _Servant:
         self._workbench: LocalWorkbench | None = None
 
     def answer(self, request: Request) -> Reply:
+        """Nothing of it is under way on the device any more. What raises ends the child."""
+        reply = self._reply(request)
+        self._device.settle()
+        return reply
+
+    def _reply(self, request: Request) -> Reply:
         try:
             match request.body:
                 case Open() as opening:

@@ -12,7 +12,9 @@ outlive a process. No host code of a candidate runs anywhere: the child runs our
 import logging
 import math
 import secrets
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
@@ -22,6 +24,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.repetition import Bits
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Inspected, RunFailure, Timing
+from services.evaluator.gpu_turn import NO_TURNS, Turns
 from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused, Reply
 from services.evaluator.isolation.spares import NO_SPARES, Demand, SpareLimits, Spares, Warmth
 from services.evaluator.isolation.workbench import Built, FinalTimes
@@ -70,6 +73,9 @@ class DeviceProcess:
 
     With `spares`, others wait ready, so that a candidate that kills its child costs the next one no start: a few as a
     rule, more where kernels end children, in this batch or in those before (`spares.Demand`).
+
+    Where others use the device, too, each call that touches it has its turn, from the child's first byte to its reply;
+    so has each start, and a child that is killed is gone before the turn is handed on.
     """
 
     def __init__(
@@ -79,8 +85,10 @@ class DeviceProcess:
         *,
         spares: SpareLimits = NO_SPARES,
         is_confined: bool = False,
+        turns: Turns = NO_TURNS,
     ) -> None:
         self._factory = factory
+        self._turns = turns
         self.is_confined = is_confined
         """Whether the factory confines the process that it is called in."""
         self._limits = limits
@@ -128,6 +136,10 @@ class DeviceProcess:
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive()
 
+    def turn(self) -> AbstractContextManager[None]:
+        """For what uses the device beside the child, on behalf of the batch in hand."""
+        return self._turns.taken(self._allowance.waits)
+
     def _opened_child(self, opening: Open) -> Child:
         child = self._running_child()
         if child.opening is not opening:
@@ -155,17 +167,21 @@ class DeviceProcess:
         if self._witness is None or not self._witness.is_alive():
             self._witness = self._next_child()
             self._prepare(Warmth())
-        try:
-            if self._witness.opening is not opening:
-                body = self._witness.request_of(opening)
-                self._witness.note_opened(None)
-                _value_of(self._witness.exchange(body, "opening the workload", self._limits.open_s, self._allowance))
-                self._witness.note_opened(opening)
-            return _value_of(self._witness.exchange(call, call.stage, limit_s, self._allowance))
-        except (Ended, BudgetSpent, Stopped):
-            self._witness.kill()
-            self._witness = None
-            raise
+        with self.turn():
+            try:
+                return self._testified(self._witness, opening, call, limit_s)
+            except (Ended, BudgetSpent, Stopped):
+                self._end(self._witness)
+                self._witness = None
+                raise
+
+    def _testified(self, witness: Child, opening: Open, call: Call, limit_s: float) -> Any:
+        if witness.opening is not opening:
+            body = witness.request_of(opening)
+            witness.note_opened(None)
+            _value_of(witness.exchange(body, "opening the workload", self._limits.open_s, self._allowance))
+            witness.note_opened(opening)
+        return _value_of(witness.exchange(call, call.stage, limit_s, self._allowance))
 
     def _draw(self, opening: Open) -> None:
         """Once for each child. Raises as `_ask`."""
@@ -188,13 +204,16 @@ class DeviceProcess:
             self._prepare(self._warmth)
 
     def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
-        try:
-            reply = child.exchange(body, stage, limit_s, self._allowance)
-        except (Ended, BudgetSpent, Stopped):
-            self._discard(child)
-            raise
-        if isinstance(reply, Ending):
-            self._discard(child)
+        with self._turns.taken_for(stage, self._allowance.waits):
+            if self._turns.is_shared and stage != "unload":
+                self._allowance.check(stage)  # It may have waited for long.
+            try:
+                reply = child.exchange(body, stage, limit_s, self._allowance)
+            except BaseException:  # A signal's among them: what the child is at must not go on beside another's turn.
+                self._discard(child)
+                raise
+            if isinstance(reply, Ending):
+                self._discard(child)
         return _value_of(reply)
 
     def _running_child(self) -> Child:
@@ -207,12 +226,20 @@ class DeviceProcess:
 
     def _next_child(self) -> Child:
         """Raises DeviceDoesNotStart."""
-        spare = None if self._spares is None else self._spares.take(self._warmth.opening)
+        spare = None if self._spares is None else self._taken(self._spares)
         if spare is not None:
             return spare
-        child = Child(self._factory, self._description)
-        child.wait_until_ready(self._limits.start_s)
+        with self.turn():
+            child = Child(self._factory, self._description)
+            child.wait_until_ready(self._limits.start_s)
         self._description = self._description or child.description
+        return child
+
+    def _taken(self, spares: Spares) -> Child | None:
+        began = time.monotonic()
+        child = spares.take(self._warmth.opening)
+        if self._turns.is_shared:  # One that is still to come stands in line itself.
+            self._allowance.waits.add(time.monotonic() - began)
         return child
 
     def _prepare(self, warmth: Warmth) -> None:
@@ -220,17 +247,23 @@ class DeviceProcess:
             return
         if self._spares is None:
             make = partial(Child, self._factory, self._description)
-            self._spares = Spares(make, self._limits.start_s, self._most_spares)
+            self._spares = Spares(make, self._limits.start_s, self._most_spares, self._turns)
         self._spares.prepare(self._demand.number, warmth)
 
     def _discard(self, child: Child) -> None:
-        child.kill()
+        self._end(child)
         self._child = None
         self._demand.note_ended()
         if self._spares is None:
             child.bury()
         else:
             self._spares.bury(child)
+
+    def _end(self, child: Child) -> None:
+        """Of one whose turn it is: nobody else may use the device before it is gone."""
+        child.kill()
+        if self._turns.is_shared:
+            child.bury()
 
 
 class SandboxedWorkbench:

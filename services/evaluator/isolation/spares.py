@@ -4,6 +4,8 @@ A few are kept as a rule, with nothing but a context of the device. Once a kerne
 they have the batch's workload open and its inputs drawn when they are needed. A batch whose kernels end children one
 after another gets more of them. The next one finds as many: what is left is made warm for it while it begins. Batches
 that need none let go of them. Each has its own context and inputs in the device's memory.
+
+Where others use the device, too, what these children do takes turns with them, and one is prepared at a time.
 """
 
 import logging
@@ -13,6 +15,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
 
+from services.evaluator.allowance import Waits
+from services.evaluator.gpu_turn import NO_TURNS, Turns
 from services.evaluator.isolation.child import Call, Child, Done, Ended, Open
 from sparsesmith.errors import SparsesmithError
 
@@ -88,12 +92,13 @@ class _Coming:
 class Spares:
     """Use from one thread; children are prepared and buried in threads that live as long as this object."""
 
-    def __init__(self, make: Callable[[], Child], start_limit_s: float, most: int) -> None:
+    def __init__(self, make: Callable[[], Child], start_limit_s: float, most: int, turns: Turns = NO_TURNS) -> None:
         """At most so many wait or start."""
         self._make = make
         self._start_limit_s = start_limit_s
         self._most = most
-        self._preparing = ThreadPoolExecutor(min(AT_ONCE, most), "spare")
+        self._turns = turns
+        self._preparing = ThreadPoolExecutor(1 if turns.is_shared else min(AT_ONCE, most), "spare")
         self._burying = ThreadPoolExecutor(most + 1, "burial")
         self._coming: list[_Coming] = []
         self._lock = Lock()
@@ -120,8 +125,9 @@ class Spares:
                 self._coming.remove(coming)
                 if (child := coming.child) is not None:
                     self._let_go(child)
-                    child.kill()
-                    self.bury(child)
+                    if not self._turns.is_shared:
+                        child.kill()
+                    self._burying.submit(self._end, child)
 
     def take(self, opening: Open | None) -> Child | None:
         """A child that is ready, one that has this batch open if there is any, or the next to be; None where none
@@ -141,6 +147,12 @@ class Spares:
     def bury(self, child: Child) -> None:
         """Waits in the background for the end of a child that was killed."""
         self._burying.submit(child.bury)
+
+    def _end(self, child: Child) -> None:
+        """Clearing up after one that was idle is the device's work, too."""
+        with self._turns.taken(Waits()):
+            child.kill()
+            child.bury()
 
     def wait(self, limit_s: float) -> None:
         """Until all that are coming are ready, so many seconds at most."""
@@ -170,43 +182,54 @@ class Spares:
             self._made.remove(child)
 
     def _prepared(self, warmth: Warmth) -> Child | None:
-        with self._lock:
-            if self._is_closed:
-                return None
-            child = self._make()
-            self._made.append(child)
-        try:
-            child.wait_until_ready(self._start_limit_s)
-        except SparsesmithError as error:
-            logger.info("a spare device process: %s", error)
-            return child
+        with self._turns.taken(Waits()):
+            with self._lock:
+                if self._is_closed:
+                    return None
+                child = self._make()
+                self._made.append(child)
+            try:
+                child.wait_until_ready(self._start_limit_s)
+            except SparsesmithError as error:
+                logger.info("a spare device process: %s", error)
+                return child
         return self._renewed(child, warmth)
 
     def _renewed(self, child: Child, warmth: Warmth) -> Child:
         try:
-            _warm(child, warmth)
+            self._warm(child, warmth)
         except (Ended, SparsesmithError) as error:
             logger.info("a spare device process: %s", error)
         return child
+
+    def _warm(self, child: Child, warmth: Warmth) -> None:
+        """Raises Ended, SparsesmithError."""
+        opening = warmth.opening
+        if opening is None:
+            return
+        body = child.request_of(opening)
+        child.note_opened(None)
+        if not self._is_done(child, body, "opening the workload", warmth.open_limit_s):
+            return
+        child.note_opened(opening)
+        for call, limit_s in warmth.calls:
+            if not self._is_done(child, call, call.stage, limit_s):
+                return
+        child.has_drawn = True
+
+    def _is_done(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> bool:
+        """Raises Ended."""
+        with self._turns.taken_for(stage, Waits()):
+            try:
+                return isinstance(child.exchange(body, stage, limit_s), Done)
+            except Ended:
+                if self._turns.is_shared:  # It must not go on beside another's turn.
+                    child.kill()
+                    child.bury()
+                raise
 
 
 def _ready(coming: _Coming) -> Child | None:
     """The child, where it is prepared and alive."""
     child = coming.future.result() if coming.future.done() else None
     return child if child is not None and child.is_alive() else None
-
-
-def _warm(child: Child, warmth: Warmth) -> None:
-    """Raises Ended, SparsesmithError."""
-    opening = warmth.opening
-    if opening is None:
-        return
-    body = child.request_of(opening)
-    child.note_opened(None)
-    if not isinstance(child.exchange(body, "opening the workload", warmth.open_limit_s), Done):
-        return
-    child.note_opened(opening)
-    for call, limit_s in warmth.calls:
-        if not isinstance(child.exchange(call, call.stage, limit_s), Done):
-            return
-    child.has_drawn = True

@@ -20,6 +20,7 @@ from services.trainer.course.course import CourseOptions, run_course
 from services.trainer.course.exports import export
 from services.trainer.course.lessons import packed_lessons
 from sparsesmith.errors import InvalidOption, SparsesmithError
+from sparsesmith_proto.evaluation import MAX_CANDIDATES_A_JOB
 
 DEMO_MINUTES = 4.0
 
@@ -52,6 +53,7 @@ def _learn(options: argparse.Namespace) -> None:
         seconds=seconds,
         piece_s=60 * options.piece_minutes,
         judge_every_s=60 * options.judge_every_minutes,
+        group=options.group,
         batch_groups=options.batch_groups,
         max_policy_age=options.max_policy_age,
         at_once=options.at_once,
@@ -88,6 +90,14 @@ def _tell(told: curves.Curves) -> None:
     )
 
 
+def _group(text: str) -> int:
+    """What a job may hold. A group of one says nothing of what is better than what."""
+    number = int(text)
+    if not 2 <= number <= MAX_CANDIDATES_A_JOB:
+        raise argparse.ArgumentTypeError(f"expected 2 to {MAX_CANDIDATES_A_JOB} samples, not {number}")
+    return number
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("SPARSESMITH_"):
@@ -114,10 +124,16 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     learn.add_argument("--arm", choices=list(ARMS), default="ppo")
     learn.add_argument("--seed", type=int, default=0)
     learn.add_argument("--judge-every-minutes", type=float, default=5.0)
-    learn.add_argument("--batch-groups", type=int, default=32, help="groups of 16 samples an update")
+    learn.add_argument("--group", type=_group, default=16, help="samples of a lesson")
+    learn.add_argument("--batch-groups", type=int, default=32, help="groups, one a lesson, an update")
     learn.add_argument("--max-policy-age", type=int, default=2)
     learn.add_argument("--at-once", type=int, default=16, help="workloads sampled or graded at a time")
-    learn.add_argument("--evaluators", type=int, default=1)
+    learn.add_argument(
+        "--evaluators",
+        type=int,
+        default=1,
+        help="more than GPUs: with SPARSESMITH_EVALUATOR_SHARERS they take turns",
+    )
     learn.set_defaults(run=_learn)
     demo = commands.add_parser("demo", help="at toy size on a CPU")
     _add_common(demo, minutes=DEMO_MINUTES)
