@@ -16,8 +16,8 @@ Change = tuple[int, int, list[str]]
 def named_child(named: str, plain: str, child: str, comes_to_child: Callable[[str], bool]) -> str | None:
     """`named` comes to `plain`; the child of `plain`, which is to be named, is `child`.
 
-    Names stay; else they stay with the numbers behind them changed as elsewhere in the text; else the child's own numbers
-    take the places of those that changed: the first of these that comes to the child. None where none does.
+    Names stay; else they stay with the numbers behind them changed as elsewhere in the text; else the child's own
+    numbers take the places of those that changed: the first of these that comes to the child. None where none does.
     """
     before = _WORD.findall(plain)
     naming, edit = _changes(before, _WORD.findall(named)), _changes(before, _WORD.findall(child))
