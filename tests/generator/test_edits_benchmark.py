@@ -68,6 +68,7 @@ def test_both_arms_edit_the_same_parents_and_the_report_shows_it(
     assert compared["policy"]["passed"]["mean"] == 0
     assert compared["mutators"]["passed"]["mean"] > 0.5
     shown = "\n".join(_edits(result))
+    assert f"{result['named_parents']} shown with names" in shown
     assert "| all | policy |" in shown
     assert "| all | mutators |" in shown
 
