@@ -4,8 +4,8 @@
         [--parents 3] [--seconds S] [--out benchmarks/results]
 
 The tuner searches each workload as in production; its best program and others within 5 % of it are parents. The policy is
-shown each with its report, as `refine` with the writer `policy` shows it, and samples so many children; as many times a
-random mutator changes it once. All are graded on the evaluator's device, and what passed is timed at length in turns with its
+shown each with its report, as `refine` with the writer `policy` shows it (what follows from the matrix by name: of how many
+is told as `named_parents`), and samples so many children; as many times a random mutator changes it once. All are graded on the evaluator's device, and what passed is timed at length in turns with its
 parent (far behind: briefly). A text that came twice counts twice and is graded once; a copy of the parent passes,
 gains nothing, and differs in nothing. Numbers that a child leaves open are filled in first, knobs by their first values.
 
@@ -49,7 +49,7 @@ from services.generator.policy.engine import InvalidPrompt
 from services.generator.policy.sampling import Descent, PolicySampler
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
-from services.generator.writing.texts import program_in
+from services.generator.writing.texts import program_in, program_shown_of
 from services.trainer.offline.edits import changed_lines
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.mutation import Subject, random_mutant
@@ -57,7 +57,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import TuningOptions
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, Evaluation, Passed, UserWritten
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, Evaluation, Parent, Passed, UserWritten
 
 NEAR_BEST = 1.05
 """Times the best time, within which a program is a parent."""
@@ -158,8 +158,12 @@ async def edited(prepared: Prepared, sampler: PolicySampler, judge: Judge, optio
         told = parent_line(line, number, evaluation, best_routine)
         parent = _Parent(number, evaluation, parent_of(told, matrix.pattern).subject)
         sampling = time.monotonic()
-        texts, refused = await _by_policy(parent, prepared, sampler, best_routine.median_us, options.samples)
+        num_sms = judge.process.description().num_sms
+        program = program_shown_of(evaluation.candidate, evaluation.outcome, problem, num_sms)
+        shown = refinement_parent(program, evaluation.outcome, best_routine.median_us)
+        texts, refused = await _by_policy(parent, shown, prepared, sampler, options.samples)
         entry: Row = {name: told[name] for name in ("family", "tuned_us", "best_baseline_us", "program")}
+        entry["is_named"] = program != parent.subject.text
         entry["sampling_s"] = round(time.monotonic() - sampling, 2)
         if refused:
             row["parents"].append(entry | {"refused": refused})
@@ -187,7 +191,7 @@ def _us(evaluation: Evaluation) -> float:
 
 
 async def _by_policy(
-    parent: _Parent, prepared: Prepared, sampler: PolicySampler, best_baseline_us: float, samples: int
+    parent: _Parent, shown: Parent, prepared: Prepared, sampler: PolicySampler, samples: int
 ) -> tuple[list[str], str]:
     """What the policy writes, and why it cannot be shown the parent."""
     plan, workload = prepared.plan, prepared.workload
@@ -196,7 +200,6 @@ async def _by_policy(
     )
     problem = Problem(workload, prepared.matrix.pattern)
     task = TuningTask("edits", "edits", KernelOrder(workload=workload, options=asked), problem)
-    shown = refinement_parent(parent.subject.text, parent.evaluation.outcome, best_baseline_us)
     group = sampler.group(
         task, f"e{parent.number}", samples, Descent(parent.evaluation.candidate.candidate_id, shown, 1)
     )
@@ -355,6 +358,7 @@ def _write(
         "samples_a_parent": options.samples,
         "workloads": len(rows),
         "parents": sum(len(row["parents"]) for row in rows),
+        "named_parents": sum(parent["is_named"] for row in rows for parent in row["parents"]),
         "refused_parents": sum("refused" in parent for row in rows for parent in row["parents"]),
         "summary": summary(rows),
         "rows": list(rows),

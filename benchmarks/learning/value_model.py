@@ -112,7 +112,7 @@ def compared(
     cost: Callable[[Mapping[str, FloatArray]], FloatArray],
 ) -> dict[str, Any]:
     """Rankings of the same programs by the value model, by the cost model and by the families' estimates."""
-    opened = {each.key: {program.shown: program.program for program in each.measured} for each in workloads}
+    opened = {each.key: {program.graded: program.program for program in each.measured} for each in workloads}
     pairs: dict[str, list[tuple[FloatArray, FloatArray]]] = defaultdict(list)
     for each in measured:
         plan = each.plan

@@ -200,9 +200,10 @@ def _harvest(result: Json) -> list[str]:
 
 def _edits(result: Json) -> list[str]:
     """Both arms, by kind of workload."""
+    named = f", {result['named_parents']} shown with names (`//@ let`)" if "named_parents" in result else ""
     lines = [
         f"Policy {result['policy']}, {result['side']} matrices, {result['samples_a_parent']} samples a parent and arm: {result['workloads']} "
-        f"workloads, {result['parents']} parents, of which {result['refused_parents']} could not be shown or graded.",
+        f"workloads, {result['parents']} parents, of which {result['refused_parents']} could not be shown or graded{named}.",
         "",
         "| workload | by | samples | passed | and differs | other PTX | faster by 2 % | by 5 % | 90 % gain less than | best |",
         "|---" * 10 + "|",

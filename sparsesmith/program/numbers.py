@@ -160,6 +160,16 @@ def bind_numbers(
     return filling.bound()
 
 
+def comes_to(
+    text: str, plain: str, circumstances: Circumstances, operation: Operation, element_type: ElementType
+) -> bool:
+    """Whether a text, its facts filled in and its knobs at their first values, is that program of plain numbers."""
+    try:
+        return bind_numbers(text, {}, circumstances, operation, element_type).text == plain
+    except InvalidProgram:
+        return False
+
+
 class _Filling:
     """Facts found one after another, each free to depend on those before."""
 

@@ -17,7 +17,7 @@ from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
-from sparsesmith.families import propose
+from sparsesmith.families import FAMILIES, propose
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Evaluation, Mismatch
@@ -56,7 +56,9 @@ def test_both_arms_edit_the_same_parents_and_the_report_shows_it(
     assert [row["matrix"] for row in result["rows"]] == [OF_TRAIN], "the other matrix is of the other side"
     (row,) = result["rows"]
     assert 1 <= len(row["parents"]) <= 2
+    assert result["named_parents"] == sum(parent["is_named"] for parent in row["parents"])
     for parent in row["parents"]:
+        assert parent["is_named"] == FAMILIES[parent["family"]].has_facts
         assert sum(child["times"] for child in parent["policy"]) == 4
         assert {child["outcome"] for child in parent["policy"]} == {"rejected"}, "a random policy writes no programs"
         passed = [child for child in parent["mutators"] if child["outcome"] == "passed"]
@@ -66,6 +68,7 @@ def test_both_arms_edit_the_same_parents_and_the_report_shows_it(
     assert compared["policy"]["passed"]["mean"] == 0
     assert compared["mutators"]["passed"]["mean"] > 0.5
     shown = "\n".join(_edits(result))
+    assert f"{result['named_parents']} shown with names" in shown
     assert "| all | policy |" in shown
     assert "| all | mutators |" in shown
 

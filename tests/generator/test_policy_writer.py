@@ -17,21 +17,36 @@ from services.generator.search.grading import GradingLimits, graded
 from services.generator.search.trials import told_origin
 from services.generator.writing import Ask, Attempt, NothingNew, Writers
 from services.generator.writing.policy import Editor, PolicyWriter
+from services.generator.writing.texts import program_shown_of
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import BatchRules, RecordReader, UsableRecord, assemble_samples
 from services.trainer.online.learner import Learner
 from services.trainer.online.prompts import MatrixPrompts
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.errors import InvalidOption
+from sparsesmith.families import FamilyInstance, propose
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
 from sparsesmith.policy.embedding import MAX_PARENT_TOKENS, refinement_token_ids, text_token_ids
+from sparsesmith.program.numbers import is_open
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import FromPolicy, Refinement, SourceReport
-from sparsesmith_proto.kernel import Candidate, CompileFailed, Evaluation, Outcome, Sampled, Workload
+from sparsesmith_proto.kernel import (
+    Candidate,
+    CompileFailed,
+    Evaluation,
+    FromFamily,
+    Mismatch,
+    Outcome,
+    Rejected,
+    Sampled,
+    UserWritten,
+    Workload,
+)
 from sparsesmith_proto.message import Digest
 from sparsesmith_proto.reward import RewardRecord
+from tests.families import golden
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_task
 from tests.generator.reports import make_device, make_passed, make_report, make_timing
@@ -210,6 +225,64 @@ def test_a_parent_that_is_too_long_is_skipped_with_both_numbers_and_the_engine_l
     candidate = live_policy.run(short.write(Ask(0, attempt_at("//@ format csr\n"), 0)))
     assert isinstance(candidate.origin, Sampled)
     assert candidate.origin.group_size == 2
+
+
+BINS_PATTERN = golden.PATTERNS["five points"]()
+"""Of which `row_bins` has a program."""
+
+
+def of_row_bins() -> FamilyInstance:
+    found = propose(BINS_PATTERN, "spmv", "float32", limit=200)
+    return next(each for each in found if each.family == "row_bins")
+
+
+def named_and_graded(instance: FamilyInstance, **changes: Any) -> Candidate:
+    origin = FromFamily(family=instance.family, parameters=dict(instance.parameters))
+    return Candidate(**{"candidate_id": "c0", "program": instance.program, "origin": origin, **changes})
+
+
+def shown_of(candidate: Candidate, pattern: Pattern = BINS_PATTERN, outcome: Outcome | None = None) -> str:
+    problem = Problem(make_task(pattern).order.workload, pattern)
+    return program_shown_of(candidate, outcome or make_passed(make_timing(5.0)), problem, 132)
+
+
+def test_a_parent_is_shown_with_names_where_they_are_known_to_come_to_what_was_graded() -> None:
+    instance = of_row_bins()
+    assert is_open(instance.written)
+    assert not is_open(instance.program)
+    of_user = UserWritten()
+    assert shown_of(named_and_graded(instance, written=instance.written)) == instance.written, "as it was proposed"
+    assert shown_of(named_and_graded(instance)) == instance.written, "of a family, though graded without names"
+    assert shown_of(named_and_graded(instance, written=instance.written, origin=of_user)) == instance.written
+    assert shown_of(named_and_graded(instance, origin=of_user)) == instance.program, "nobody knows its names"
+    assert shown_of(named_and_graded(instance), make_pattern(60, 50)) == instance.program, "other facts"
+
+
+def test_a_parent_with_knobs_is_shown_at_its_setting() -> None:
+    instance = of_row_bins()
+    with_knob = "//@ tune AGAIN = 1 2\n" + instance.written
+    candidate = named_and_graded(instance, written=with_knob, settings={"AGAIN": 2})
+    assert shown_of(candidate) == instance.written
+    assert shown_of(named_and_graded(instance, written=with_knob)) == with_knob, "as a policy wrote it"
+
+
+def test_a_message_that_counts_lines_stands_beside_the_text_that_it_counts_those_of() -> None:
+    instance = of_row_bins()
+    candidate = named_and_graded(instance, written=instance.written)
+    assert shown_of(candidate, outcome=CompileFailed(log="program.cu(9): error")) == instance.program
+    assert shown_of(candidate, outcome=Rejected(message="line 9: no")) == instance.written
+    assert shown_of(candidate, outcome=Mismatch(message="row 3 is wrong")) == instance.written
+
+
+def test_a_record_holds_the_names_that_the_policy_was_shown(live_policy: LivePolicy) -> None:
+    """So that the trainer writes the same prompt again."""
+    named = "//@ let LONGEST = row_length_max\n//@ format csr\n// LONGEST\n"
+    attempt = attempt_at(named.partition("\n")[2].replace("LONGEST", "9"))
+    attempt = replace(attempt, candidate=attempt.candidate.model_copy(update={"written": named}))
+    writer = PolicyWriter(make_task(PATTERN), make_editor(live_policy), children=2)
+    candidate = live_policy.run(writer.write(Ask(0, attempt, 0)))
+    assert isinstance(candidate.origin, Sampled)
+    assert candidate.origin.prompt.parent == refinement_parent(named, attempt.outcome, attempt.baseline_us)
 
 
 def test_a_program_that_was_graded_twice_is_changed_once(live_policy: LivePolicy) -> None:

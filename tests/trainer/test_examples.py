@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from services.trainer.offline.examples import Example, ExampleRules, Examples
 from services.trainer.offline.faults import FAULTS, broken, refusal
 from services.trainer.offline.harvests import Harvested
 from services.trainer.offline.parts import PARTS, program_tokens
+from services.trainer.offline.records import Rendering
 from services.trainer.offline.targets import (
     Improvement,
     Repair,
@@ -24,7 +26,9 @@ from services.trainer.offline.targets import (
     WorkloadTargets,
     workload_targets,
 )
+from sparsesmith.families import propose
 from sparsesmith.program.facts import Circumstances
+from sparsesmith.program.numbers import is_open
 from tests.families import golden
 from tests.trainer.conftest import make_program, make_record
 
@@ -59,7 +63,20 @@ def test_fast_programs_are_written_more_often_than_slower_ones(tokenizer: Tokeni
     assert counts[make_program(32)] == 0
 
 
-def test_an_improving_example_shows_a_slower_program_as_it_was_measured(tokenizer: Tokenizer) -> None:
+def test_an_improving_example_shows_a_slower_program_by_its_names(tokenizer: Tokenizer) -> None:
+    named = "//@ let SLOWER = row_length_max\n" + make_program(32)
+    records = [
+        make_record(program=make_program(4), median_us=2.0),
+        make_record(program=named, plain=make_program(32), median_us=3.0),
+    ]
+    (workload,) = workload_targets(records, TargetRule())
+    assert [each.graded for each in workload.measured] == [make_program(4), make_program(32)]
+    (example,) = examples_of(workload, tokenizer, 1, improve_share=1.0)
+    expected = f"<parent>{named}<report>passed 3 us speedup 1.33<bos>", make_program(4)
+    assert shown(example, tokenizer) == expected
+
+
+def test_an_improving_example_shows_a_slower_program_and_its_report(tokenizer: Tokenizer) -> None:
     improving = examples_of(make_workload(), tokenizer, 30, improve_share=1.0, repair_share=0.0)
     assert {each.kind for each in improving} == {"improve"}
     assert {shown(each, tokenizer) for each in improving} <= {
@@ -146,6 +163,48 @@ def test_a_change_that_paid_is_an_improvement_on_its_parent() -> None:
     assert harvested.improvements == {KEY: [expected]}
     assert [each.median_us for each in harvested.measured[KEY]] == [2.2, 2.0]
     assert harvested.baselines_us == {KEY: 4.0}
+
+
+def named_harvest(edit: Callable[[str], str], **changes: Any) -> tuple[Harvested, str, str, str]:
+    """Of a program of `row_bins` and one child of it; with the parent as it is named, and both as they were timed."""
+    found = propose(PATTERN, "spmv", "float32", limit=200)
+    instance = next(each for each in found if each.family == "row_bins")
+    child = edit(instance.program)
+    assert child != instance.program
+    head, parent, mutant = harvest_lines(lines=changed_lines(instance.program, child), **changes)
+    parent |= {"family": "row_bins", "parameters": instance.parameters, "program": instance.program}
+    harvested = Harvested(Rendering("open", {"tridiagonal": PATTERN}.__getitem__))
+    harvested.add([head, parent, mutant])
+    return harvested, instance.written, instance.program, child
+
+
+def test_parent_and_child_of_a_harvest_are_named_together() -> None:
+    harvested, named, plain, child = named_harvest(lambda text: text.replace("= sum;", "= sum + 0;"))
+    (improvement,) = harvested.improvements[KEY]
+    assert is_open(named)
+    assert improvement.parent == named
+    assert improvement.child == named.replace("= sum;", "= sum + 0;")
+    assert [each.program for each in harvested.measured[KEY]] == [named, improvement.child]
+    assert [each.graded for each in harvested.measured[KEY]] == [plain, child]
+    assert harvested.pairs == {"named": 1}
+
+
+def test_what_failed_in_a_harvest_is_named_unless_its_message_counts_lines() -> None:
+    def edit(text: str) -> str:
+        return text.replace("= sum;", "= sum + 1;")
+
+    harvested, named, plain, child = named_harvest(edit, outcome="mismatch", message="wrong")
+    assert harvested.repairs == {KEY: [Repair(edit(named), "mismatch wrong", named)]}
+    harvested, _, _, _ = named_harvest(edit, outcome="compile_failed", message="program.cu(3): error")
+    assert harvested.repairs == {KEY: [Repair(child, "compile_failed program.cu(3): error", plain)]}
+    assert harvested.pairs == {"plain": 1}
+
+
+def test_a_change_that_does_not_fit_the_names_stays_plain_with_its_parent() -> None:
+    harvested, _, plain, child = named_harvest(lambda text: "//@ let LIMITS = nnz\n" + text)
+    (improvement,) = harvested.improvements[KEY]
+    assert (improvement.parent, improvement.child) == (plain, child)
+    assert harvested.pairs == {"not named": 1}
 
 
 def test_a_change_that_left_its_child_far_behind_counts_by_its_brief_time() -> None:

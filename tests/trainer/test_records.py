@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from services.trainer.offline.commands import main, read_programs, run_stage
 from services.trainer.offline.data_commands import in_equal_parts
+from services.trainer.offline.example_file import read_examples
 from services.trainer.offline.records import Record, Rendering, read_records
 from services.trainer.offline.targets import TargetRule, workload_targets
 from services.trainer.policy_model import PolicyNetworks
@@ -123,6 +124,25 @@ def test_records_of_patterns_that_are_not_there_are_left_out_by_name(tmp_path: P
     given = ["--records", str(tmp_path / "records.jsonl"), "--patterns", str(tmp_path)]
     report = run_stage(["examples", *given, "--out", str(tmp_path / "examples.jsonl")])
     assert report["left_out"] == {"no pattern elsewhere": 1}
+
+
+def test_the_report_counts_pairs_of_a_harvest_that_are_named_on_matrices_that_are_there(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "points.npz", PATTERN.to_scipy(np.ones(PATTERN.nnz, np.float32)))
+    record = record_of("row_bins")
+    parent = {**record, "kind": "parent", "number": 0, "program": program_of(record), "tuned_us": 2.0}
+    problem = {name: record[name] for name in ("pattern", "operation", "element_type", "num_dense_cols")}
+    passed = {"parent": 0, "lines": [], "outcome": "passed", "final_us": 1.9, "gain": 1.05}
+    lines = [parent, {"kind": "mutant", **problem, **passed}]
+    lines += [{**line, "pattern": "elsewhere"} for line in lines]
+    (tmp_path / "records.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "harvest.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    given = ["--records", str(tmp_path / "records.jsonl"), "--harvest", str(tmp_path / "harvest.jsonl")]
+    report = run_stage(["examples", *given, "--patterns", str(tmp_path), "--out", str(tmp_path / "examples.jsonl")])
+    assert report["harvest_pairs"] == {"named": 1}
+    (workload,) = itertools.chain.from_iterable(
+        read_examples(tmp_path / "examples.jsonl", TargetRule()).workloads.values()
+    )
+    assert [each.graded for each in workload.measured] == [program_of(record)], "records and harvest hold one program"
 
 
 def test_families_give_equal_parts_and_what_one_lacks_others_give() -> None:

@@ -13,7 +13,7 @@ from services.generator.policy.engine import InvalidPrompt
 from services.generator.policy.sampling import Descent, PolicySampler, SampleGroup
 from services.generator.task import TuningTask
 from services.generator.writing.account import WritingAccount
-from services.generator.writing.texts import program_told_of
+from services.generator.writing.texts import program_shown_of
 from services.generator.writing.writer import Ask, Attempt, Beginning, NothingNew
 from sparsesmith.errors import Unavailable
 from sparsesmith.prompts.refinement import refinement_parent
@@ -102,7 +102,8 @@ class PolicyWriter:
         """All children of a program are samples of one prompt."""
         name = attempt.candidate.candidate_id
         if name not in self._groups:
-            program = program_told_of(attempt.candidate, attempt.outcome)
+            num_sms = attempt.report.device.num_sms
+            program = program_shown_of(attempt.candidate, attempt.outcome, self._task.problem, num_sms)
             shown = refinement_parent(program, attempt.outcome, attempt.baseline_us)
             size = 1 if attempt.median_us is None else self._children
             descent = Descent(name, shown, attempt.generation + 1)

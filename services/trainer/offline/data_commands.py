@@ -15,7 +15,14 @@ from services.trainer.offline.faults import broken
 from services.trainer.offline.harvests import Harvested
 from services.trainer.offline.records import NUM_SMS, NUMBERS, Record, Rendering, read_records
 from services.trainer.offline.sides import SIDES, Patterns, side_of, sides_in
-from services.trainer.offline.targets import Repair, TargetRule, WorkloadTargets, targets_of, workload_targets
+from services.trainer.offline.targets import (
+    MeasuredProgram,
+    Repair,
+    TargetRule,
+    WorkloadTargets,
+    targets_of,
+    workload_targets,
+)
 from services.trainer.offline.text_files import open_text
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.prompts.refinement import failure_report
@@ -90,31 +97,36 @@ class Reading:
     def __init__(self, options: argparse.Namespace) -> None:
         self.patterns = Patterns(options.patterns)
         self._paths: list[Path] = options.records
-        self._rendering = Rendering(options.numbers, self.patterns.named)
-        self.left_out: Counter[str] = self._rendering.left_out
+        self.rendering = Rendering(options.numbers, self.patterns.named)
+        self.left_out: Counter[str] = self.rendering.left_out
 
     def records(self) -> Iterator[Record]:
         """With their programs; at the end what was left out is told."""
-        yield from self._rendering(self._of_known_patterns())
+        yield from self.rendering(self._of_known_patterns())
         for reason, count in self.left_out.most_common():
             print(f"{count} records are left out: {reason}", file=sys.stderr)
-        for family, count in self._rendering.kept_plain.most_common():
+        for family, count in self.rendering.kept_plain.most_common():
             print(f"{count} programs of {family} keep their numbers: the facts give others today", file=sys.stderr)
+
+    def knows(self, record: Record) -> bool:
+        """Whether its matrix is there."""
+        return record.get("pattern") is not None and self.patterns.find(record["pattern"]) is not None
 
     def _of_known_patterns(self) -> Iterator[Record]:
         for path in self._paths:
             for record in read_records(path):
-                if record.get("pattern") is not None and self.patterns.find(record["pattern"]) is not None:
+                if self.knows(record):
                     yield record
                 else:
                     self.left_out[f"no pattern {record.get('pattern')}"] += 1
 
 
 def _run_examples(options: argparse.Namespace) -> dict[str, object]:
-    reading, harvested, sides = Reading(options), Harvested(), sides_in(options.split)
+    reading, sides = Reading(options), sides_in(options.split)
+    harvested = Harvested(reading.rendering)
     known = {each.key: each for each in workload_targets(reading.records(), TargetRule())}
     for path in options.harvest:
-        harvested.add(read_records(path))
+        harvested.add(each for each in read_records(path) if reading.knows(each))
     workloads = [
         _completed(known.get(key) or WorkloadTargets(key, None, (), ()), harvested, reading.patterns, options)
         for key in dict.fromkeys([*known, *harvested.measured])
@@ -123,10 +135,12 @@ def _run_examples(options: argparse.Namespace) -> dict[str, object]:
     sided = [(side, each) for each in workloads if (side := side_of(each.key.pattern, sides)) in SIDES]
     left_out = dict((reading.left_out + harvested.left_out).most_common())
     files = [path.name for path in (*options.records, *options.harvest)]
-    write_examples(options.out, {"files": files, "numbers": options.numbers, "left_out": left_out}, sided)
+    head = {"files": files, "numbers": options.numbers, "left_out": left_out, "harvest_pairs": dict(harvested.pairs)}
+    write_examples(options.out, head, sided)
     return {
         **{side: _counts([each for own, each in sided if own == side]) for side in SIDES},
         "left_out": left_out,
+        "harvest_pairs": dict(harvested.pairs),
         "bytes": options.out.stat().st_size,
     }
 
@@ -136,8 +150,10 @@ def _completed(
 ) -> WorkloadTargets:
     """With what a harvest knows of it, and with faults to repair."""
     key, rule = workload.key, TargetRule()
-    measured = sorted([*workload.measured, *harvested.measured[key]], key=lambda each: each.median_us)
-    kept = tuple(_evenly(measured, options.most_programs))
+    fastest: dict[str, MeasuredProgram] = {}
+    for each in sorted([*workload.measured, *harvested.measured[key]], key=lambda each: each.median_us):
+        fastest.setdefault(each.program, each)
+    kept = tuple(_evenly(list(fastest.values()), options.most_programs))
     complete = replace(
         workload,
         best_baseline_us=harvested.baselines_us.get(key, workload.best_baseline_us),

@@ -134,7 +134,7 @@ class Examples:
             return None
         parent = workload.measured[int(generator.integers(first_slower, len(times)))]
         report = timing_report(parent.median_us, workload.best_baseline_us)
-        return self._after("improve", index, parent.shown, report, workload.targets[target].program)
+        return self._after("improve", index, parent.program, report, workload.targets[target].program)
 
     def _repairing(self, index: int, generator: np.random.Generator) -> Example | None:
         repairs = self.workloads[index].repairs

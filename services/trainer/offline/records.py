@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from services.trainer.offline.text_files import open_text
-from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, Family
+from sparsesmith.families.naming import named_program
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.facts import Circumstances
-from sparsesmith.program.numbers import bind_numbers
+from sparsesmith.program.numbers import comes_to
 
 Record = Mapping[str, Any]
 
@@ -58,26 +58,23 @@ class Rendering:
                 self.left_out[reason] += 1
             else:
                 plain = str(record["program"]) if "program" in record else _rendered(record)
-                yield {**record, "program": self._program(record, plain), "plain": plain}
+                yield {**record, "program": self.named(record, plain), "plain": plain}
 
-    def _program(self, record: Record, plain: str) -> str:
-        family = FAMILIES.get(record.get("family", ""))
-        if self.numbers == "plain" or family is None or not family.has_facts or not _is_accepted(family, record):
+    def named(self, record: Record, plain: str) -> str:
+        """A program of a record's family and parameters as this rendering has numbers."""
+        if self.numbers == "plain" or self.pattern is None or "parameters" not in record:
             return plain
-        opened = _rendered(record, is_open=True)
-        if self._filled_in(opened, record) == plain:
-            return opened
-        self.kept_plain[family.name] += 1
-        return plain
+        family, kind = record.get("family", ""), record["element_type"]
+        opened = named_program(family, record["parameters"], plain, _circumstances(record, self.pattern), kind)
+        if opened is None:
+            self.kept_plain[family] += 1
+        return opened or plain
 
-    def _filled_in(self, opened: str, record: Record) -> str | None:
-        if self.pattern is None:
-            return None
-        circumstances = Circumstances(self.pattern(record["pattern"]), int(record.get("num_dense_cols", 1)), NUM_SMS)
-        try:
-            return bind_numbers(opened, {}, circumstances, record["operation"], record["element_type"]).text
-        except InvalidProgram:
-            return None
+    def comes_to(self, text: str, plain: str, record: Record) -> bool:
+        """Whether an open text is that program on the record's matrix."""
+        assert self.pattern is not None, "nothing was named"
+        circumstances = _circumstances(record, self.pattern)
+        return comes_to(text, plain, circumstances, record["operation"], record["element_type"])
 
 
 def unusable(record: Record) -> str | None:
@@ -101,7 +98,11 @@ def _is_accepted(family: Family, record: Record) -> bool:
     return family.accepts(record["parameters"], record["element_type"], int(record.get("num_dense_cols", 1)))
 
 
-def _rendered(record: Record, *, is_open: bool = False) -> str:
+def _circumstances(record: Record, pattern: FindPattern) -> Circumstances:
+    return Circumstances(pattern(record["pattern"]), int(record.get("num_dense_cols", 1)), NUM_SMS)
+
+
+def _rendered(record: Record) -> str:
     return FAMILIES[record["family"]].render(
-        record["parameters"], record["element_type"], int(record.get("num_dense_cols", 1)), is_open=is_open
+        record["parameters"], record["element_type"], int(record.get("num_dense_cols", 1))
     )

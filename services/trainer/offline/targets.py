@@ -30,8 +30,8 @@ class MeasuredProgram:
     """The text without open numbers, as it was measured; empty where that is `program`."""
 
     @property
-    def shown(self) -> str:
-        """As a parent stands in a prompt: what was graded has no open numbers."""
+    def graded(self) -> str:
+        """Without open numbers."""
         return self.plain or self.program
 
 
