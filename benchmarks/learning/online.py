@@ -167,28 +167,28 @@ def table(results: Sequence[Json], folder: Path) -> str:
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:
-    """Judgements over seconds of learning, a panel a figure, a line an arm; points are seeds."""
+    """Judgements over seconds of learning, a panel a figure, a line an arm and commit; points are seeds."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(12, 3.0), layout="constrained")
         panels = figure.subplots(1, len(SHOWN))
-        by_arm: defaultdict[str, list[Json]] = defaultdict(list)
+        lines: defaultdict[str, list[Json]] = defaultdict(list)
         for each in results:
-            by_arm[each["arm"]].append(each)
+            lines[f"{each['arm']}, {each['commit'][:8]}"].append(each)
         for panel, (name, label) in zip(panels, SHOWN, strict=True):
-            for (arm, courses), colour, mark in zip(by_arm.items(), _colours(), "os^Dvp*XPh", strict=False):
+            for (line, courses), colour, mark in zip(lines.items(), _colours(), "os^Dvp*XPh", strict=False):
                 points = sorted((p["at_s"], p["figures"][name]) for each in courses for p in each["judgements"])
                 seconds = sorted({at for at, _ in points})
                 means = [float(np.mean([value for at, value in points if at == second])) for second in seconds]
                 if name in RATIOS:
                     points, means = [(at, 2**value) for at, value in points], [2**value for value in means]
-                panel.plot(seconds, means, color=colour, label=arm)
+                panel.plot(seconds, means, color=colour, label=line)
                 panel.plot([at for at, _ in points], [value for _, value in points], mark, color=colour, markersize=4)
             panel.set_xlabel("seconds of learning")
             panel.set_title(f"{label}, over the best routine" if name in RATIOS else label, fontsize=9)
-        panels[0].legend(fontsize=8)
+        figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside right center")
         path = folder / "online.svg"
         figure.savefig(path, metadata={"Date": None})
     return str(path)

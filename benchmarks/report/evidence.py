@@ -26,6 +26,11 @@ EVIDENCE = {
         "measured them. Regret as above, over the optimum of the grid: what is faster lies outside of it. Times are brief ones, good to a few per "
         "cent. The cost model was fitted to samples of the train matrices.",
     ),
+    "cost_elsewhere": (
+        "The cost model on another device",
+        "The fastest programs of searches that rank by the analytic estimates and of searches that rank by a cost model of another device, over the "
+        "best routine of the same run, on matrices that nothing was trained on. Intervals are 95 % over matrices.",
+    ),
     "harvest": (
         "What mutators gain",
         "The tuner's best programs of train-side matrices, changed by mutators; what passed was timed at length in turns with its "
@@ -141,6 +146,23 @@ def sections(results: Iterable[Json]) -> list[str]:
             if result.get("kind") == kind and _is_measured(result):
                 shown_as = RENDERED.get(kind, _facts)(result)
                 lines += [f"## {title}", "", intro, "", f"{_origin(result)}.", "", *shown_as, ""]
+    return lines
+
+
+def _cost_elsewhere(result: Json) -> list[str]:
+    """A kind of workload a line."""
+    lines = [
+        f"Ranked by {result['cost_model']}.",
+        "",
+        "| run | matrices | by estimates | by the cost model | gain | lost before fallback |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, entry in result["kinds"].items():
+        over, lost, gain = entry["over_routine"], entry["lost"], entry["gain"]
+        lines.append(
+            f"| {name} | {entry['matrices']} | {over['estimates']:.2f}x | {over['learned']:.2f}x | {gain['mean']:.3f} "
+            f"({gain['low']:.3f} to {gain['high']:.3f}) | {lost['estimates']}, {lost['learned']} |"
+        )
     return lines
 
 
@@ -330,6 +352,7 @@ def _commits(result: Json) -> str:
 RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "tuner": _regrets,
     "tuner_grids": _regrets_by_matrix,
+    "cost_elsewhere": _cost_elsewhere,
     "harvest": _harvest,
     "edits": _edits,
     "strategy_worth": _worth,

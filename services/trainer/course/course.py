@@ -104,13 +104,15 @@ def run_course(
         wait_until_ready(client, stack, is_whole=True)
         ledger.write("began", ledger.seconds, at=time.time())
         course = Course(options, stack, client, ledger, Curriculum(lessons, options.seed), probes, tell)
-        course.judge_if_due()
-        while ledger.seconds < options.seconds and time.monotonic() < piece_ends:
-            course.learn(until_s=course.next_judgement_s(), wall_end=piece_ends)
+        try:
             course.judge_if_due()
-            curves.write(options.state, course.curves())
-    told = course.curves()
-    curves.write(options.state, told)
+            while ledger.seconds < options.seconds and time.monotonic() < piece_ends:
+                course.learn(until_s=course.next_judgement_s(), wall_end=piece_ends)
+                course.judge_if_due()
+                curves.write(options.state, course.curves())
+        finally:  # Also of a piece that is interrupted.
+            told = course.curves()
+            curves.write(options.state, told)
     return told
 
 
