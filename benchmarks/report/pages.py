@@ -132,7 +132,12 @@ def held_out_section(suites: Sequence[Suite]) -> list[str]:
         "",
     ]
     for suite in suites:
-        parts += [f"### Held out: {suite.title}", "", f"{suite.date}, commit {suite.commit}; `{suite.command}`.", ""]
+        parts += [
+            f"### Held out: {suite.title}, {suite.device['name']}",
+            "",
+            f"{suite.date}, commit {suite.commit}; `{suite.command}`.",
+            "",
+        ]
         parts += [*tables.means_table(suite), "", "Losses before fallback:", "", *tables.losses(suite), ""]
     return parts
 

@@ -1,6 +1,7 @@
 """What the project aims at (issue 3, "Kernels that win"), side by side with what was measured."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -53,7 +54,9 @@ SEARCH_SHARE = "0.05"
 def speed_table(suites: Sequence[Suite], held_out: Sequence[Suite] = ()) -> list[str]:
     """Targets and measured means, warm and cold, of all matrices, of those that nothing was chosen on, and of those that
     nobody had looked at."""
-    unknown = {suite.slug: suite for suite in held_out}
+    unknown = defaultdict[str, list[Suite]](list)
+    for suite in held_out:
+        unknown[suite.slug].append(suite)
     apart = timed_apart(row for suite in [*suites, *held_out] for row in suite.rows)
     no_cells = " - |" * len(apart)
     lines = [
@@ -65,8 +68,7 @@ def speed_table(suites: Sequence[Suite], held_out: Sequence[Suite] = ()) -> list
         if target is not None:
             lines.append(f"| {suite.title} | *target* | warm | {' | '.join(_target_cells(target))} |{no_cells}")
         groups = [("all", suite.rows), ("validation + generated", suite.unseen)]
-        if suite.slug in unknown:
-            groups.append(("held out", unknown[suite.slug].rows))
+        groups += [(_held_out_name(each, suite), each.rows) for each in unknown[suite.slug]]
         for name, rows in groups:
             for cache in ("warm", "cold"):
                 cells = _mean_cells(rows, cache, target if cache == "warm" else None)
@@ -83,6 +85,16 @@ def speed_table(suites: Sequence[Suite], held_out: Sequence[Suite] = ()) -> list
             "programs with dependency=full, each product begun after the one before has ended."]  # fmt: skip
 
 
+def _held_out_name(held_out: Suite, suite: Suite) -> str:
+    """With its device and its library where those are not the suite's."""
+    ours, theirs = _measured_with(held_out), _measured_with(suite)
+    return ", ".join(["held out", *(each for each, other in zip(ours, theirs, strict=True) if each != other)])
+
+
+def _measured_with(suite: Suite) -> tuple[str, str]:
+    return str(suite.device["name"]), f"cuSPARSE {suite.device['versions'].get('cusparse', '?')}"
+
+
 def other_table(suites: Sequence[Suite], results: Iterable[Json] = (), held_out: Sequence[Suite] = ()) -> list[str]:
     """The targets that are no speed-ups; those on repeated runs and on the search where their result files are."""
     lines = ["| what | workload | target | measured |", "|---|---|---|---|"]
@@ -90,7 +102,8 @@ def other_table(suites: Sequence[Suite], results: Iterable[Json] = (), held_out:
         lines += [f"| {what} | {suite.title} | {aim} | {measured} |" for what, aim, measured in _others(suite)]
     for suite in held_out:
         what, aim, measured = _lost(suite)
-        lines.append(f"| {what} | {suite.title}, held out | {aim} | {measured} |")
+        with_what = ", ".join(_measured_with(suite))
+        lines.append(f"| {what} | {suite.title}, held out, {with_what} | {aim} | {measured} |")
     for result in results:
         match result.get("kind"):
             case "repeatability":

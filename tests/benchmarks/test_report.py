@@ -161,8 +161,19 @@ def test_held_out_matrices_stand_beside_the_suite_of_their_workload_and_apart_fr
     assert "| | all | warm | **2.00x (4.00x)**, 1 |" in text
     assert "| | held out | warm | **4.00x (8.00x)**, 1 |" in text
     assert "### Held out: spmv float32" in text
-    assert "| lost before fallback (below 0.98x) | spmv float32, held out | < 5% | **0.0%** |" in text
+    kind = "spmv float32, held out, NVIDIA H200, cuSPARSE 12.6.3"
+    assert f"| lost before fallback (below 0.98x) | {kind} | < 5% | **0.0%** |" in text
     assert "| held out: spmv float32, NVIDIA H200, cuSPARSE 12.6.3 | 4.00x (8.00x), 1 | - | - |" in summary(results)
+
+
+def test_held_out_matrices_of_another_gpu_or_library_say_so() -> None:
+    suite = make_suite(make_row("m", make_kernel(5)))
+    held_out = make_suite(make_row("unseen", make_kernel(2.5), split="validation"), kind="held_out")
+    newer = {**held_out["device"]["versions"], "cusparse": "12.9.4"}
+    held_out["device"] = {**held_out["device"], "name": "NVIDIA H100 80GB HBM3", "versions": newer}
+    text = report([suite, held_out])
+    assert "| | held out, NVIDIA H100 80GB HBM3, cuSPARSE 12.9.4 | warm | **4.00x (8.00x)**, 1 |" in text
+    assert "### Held out: spmv float32, NVIDIA H100 80GB HBM3" in text
 
 
 def test_a_section_appears_only_where_its_result_file_is_there() -> None:
