@@ -5,5 +5,6 @@ The families span a grid of programs; mutators step outside of it. What one cann
 
 from sparsesmith.mutation.catalogue import MUTATORS, Mutant, mutants, random_mutant
 from sparsesmith.mutation.subject import Subject, subject_of
+from sparsesmith.mutation.worth import WORTH
 
-__all__ = ["MUTATORS", "Mutant", "Subject", "mutants", "random_mutant", "subject_of"]
+__all__ = ["MUTATORS", "WORTH", "Mutant", "Subject", "mutants", "random_mutant", "subject_of"]

@@ -62,14 +62,17 @@ def mutants(subject: Subject, name: str) -> Iterator[Mutant]:
                 yield mutant
 
 
-def random_mutant(subject: Subject, seed: str, steps: int = 1) -> Mutant | None:
+def random_mutant(
+    subject: Subject, seed: str, steps: int = 1, worth: Mapping[str, float] | None = None
+) -> Mutant | None:
     """A program changed `steps` times, each time by a mutator that has something to change and one of its changes.
 
-    The same seed gives the same program. None: there is nothing to change.
+    `worth`: how likely each mutator is to be chosen, beside others, by name; under "" those that are not named. None:
+    all alike. The same seed gives the same program. None is given where there is nothing to change.
     """
     random, deeds = Random(seed), list[str]()
     for _ in range(steps):
-        mutant = _step(subject, random)
+        mutant = _step(subject, random, worth)
         if mutant is None:
             break
         deeds.append(mutant.deed)
@@ -77,13 +80,21 @@ def random_mutant(subject: Subject, seed: str, steps: int = 1) -> Mutant | None:
     return Mutant(SEPARATOR.join(deeds), subject) if deeds else None
 
 
-def _step(subject: Subject, random: Random) -> Mutant | None:
-    for name in random.sample(list(MUTATORS), len(MUTATORS)):
+def _step(subject: Subject, random: Random, worth: Mapping[str, float] | None) -> Mutant | None:
+    for name in _ordered(random, worth):
         children = list(MUTATORS[name](subject))
         for child in random.sample(children, len(children)):
             if child.text != subject.text and (mutant := _mutant(subject, name, child)) is not None:
                 return mutant
     return None
+
+
+def _ordered(random: Random, worth: Mapping[str, float] | None) -> list[str]:
+    """Drawn one after the other without replacement, each as likely as it is worth (Efraimidis and Spirakis, 2006)."""
+    if worth is None:
+        return random.sample(list(MUTATORS), len(MUTATORS))
+    keys = {name: random.random() ** (1 / worth.get(name, worth[""])) for name in MUTATORS}
+    return sorted(keys, key=keys.__getitem__, reverse=True)
 
 
 def _mutant(subject: Subject, name: str, child: Child) -> Mutant | None:

@@ -19,7 +19,7 @@ from services.generator.writing.floor import floor_us
 from services.generator.writing.mutation import MutationWriter
 from sparsesmith.errors import Unavailable
 from sparsesmith.families import FAMILIES
-from sparsesmith.mutation import random_mutant, subject_of
+from sparsesmith.mutation import WORTH, random_mutant, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import Refinement, SearchStrategy
@@ -201,7 +201,7 @@ def test_a_program_is_written_again_from_its_parent_and_its_seed() -> None:
         assert isinstance(parent.origin, FromFamily)
         family = FAMILIES[parent.origin.family].instance(dict(parent.origin.parameters), "float32")
         subject = subject_of(family.program, task.problem.pattern, "spmv", "float32", 1, family)
-        again = random_mutant(subject, origin.seed, origin.deed.count(" + ") + 1)
+        again = random_mutant(subject, origin.seed, origin.deed.count(" + ") + 1, WORTH["spmv"])
         assert again is not None
         assert (again.text, again.deed) == (candidates[name].program, origin.deed)
 

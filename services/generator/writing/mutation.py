@@ -9,7 +9,7 @@ from services.generator.writing.account import WritingAccount
 from services.generator.writing.writer import Ask, Attempt, Beginning, NothingNew
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES, FamilyInstance
-from sparsesmith.mutation import Mutant, Subject, random_mutant, subject_of
+from sparsesmith.mutation import WORTH, Mutant, Subject, random_mutant, subject_of
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import SourceName
@@ -17,8 +17,8 @@ from sparsesmith_proto.kernel import Candidate, FromFamily, Mutated, Origin
 
 log = logging.getLogger(__name__)
 
-STEPS = (1, 1, 2, 3)
-"""Changes at a time, chosen from these: two may pay where neither does alone."""
+STEPS = (1, 1, 1, 2)
+"""Changes at a time, chosen from these: two may pay where neither does alone, and did so half as often."""
 
 ATTEMPTS_A_CHILD = 8
 """Attempts until one is a program that was not tried; then the parent is taken to have no more."""
@@ -36,6 +36,7 @@ class MutationWriter:
 
     def __init__(self, task: TuningTask) -> None:
         self._task = task
+        self._worth = WORTH.get(task.order.workload.operation)
         self._choosing = asyncio.Lock()
         """Choices are made one after the other, so that the same search is made again."""
         self._tried: set[str] = set()
@@ -55,7 +56,9 @@ class MutationWriter:
         subject = self._subject(parent.candidate)
         for attempt in range(ATTEMPTS_A_CHILD) if subject is not None else ():
             seed = f"{ask.num_before}.{attempt}"
-            mutant = random_mutant(subject, seed, Random(seed).choice(STEPS)) if subject is not None else None
+            mutant = (
+                random_mutant(subject, seed, Random(seed).choice(STEPS), self._worth) if subject is not None else None
+            )
             if mutant is not None and mutant.text not in self._tried:
                 self._tried.add(mutant.text)
                 return self._candidate(ask, parent, mutant, seed)

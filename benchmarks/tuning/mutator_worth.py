@@ -1,0 +1,130 @@
+"""What choosing mutators by how often they won is worth: counts of a harvest, and what they bring on matrices not counted.
+
+    python -m benchmarks.tuning.mutator_worth benchmarks/records/h200-harvest.jsonl.xz [--out benchmarks/results]
+
+The counts are those of `sparsesmith/mutation/worth.py`: single changes of the tuner's best programs, and those whose parent takes
+1.02 times their time. Then each matrix in turn is left out of them, and its own single changes are weighted by what the others say:
+the share of a weighted choice that wins, beside the same changes chosen alike, and beside all that the harvest tried (one, two
+and three changes at a time). No device is asked; intervals are 95 % over matrices, by bootstrap.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.origin import RESULTS, command, folder_of, source_commit
+from benchmarks.tuning.harvested import read_lines
+from sparsesmith.mutation.catalogue import SEPARATOR
+from sparsesmith.mutation.worth import GAIN, Counts, worth_by_mutator
+
+RESAMPLES = 2000
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One mutant of a harvest."""
+
+    pattern: str
+    operation: str
+    mutators: tuple[str, ...]
+    has_won: bool
+
+
+def main() -> None:
+    options = _options()
+    head, changes = read(options.harvest)
+    result = {
+        "kind": "mutator_worth",
+        "device": head["device"],
+        "harvest_commit": head["commit"],
+        "commit": source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command("benchmarks.tuning.mutator_worth"),
+        "matrices": len({each.pattern for each in changes}),
+        "counts": {name: dict(counts) for name, counts in counted(changes).items()},
+        "shares": shares(changes),
+    }
+    path = options.out / folder_of(head["device"]["name"]) / "mutator-worth.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result["shares"], indent=1))
+
+
+def read(harvest: Path) -> tuple[Json, list[Change]]:
+    """The head and the mutants of a packed harvest."""
+    lines = list(read_lines([harvest]))
+    head = next(line for line in lines if line["kind"] == "harvest")
+    return head, [_change(line) for line in lines if line["kind"] == "mutant"]
+
+
+def _change(line: Mapping[str, Any]) -> Change:
+    names = tuple(deed.partition(":")[0] for deed in line["deed"].split(SEPARATOR))
+    return Change(line["pattern"], line["operation"], names, line.get("gain", 0.0) >= GAIN)
+
+
+def counted(changes: Sequence[Change]) -> dict[str, Counts]:
+    """Of single changes, by operation and mutator."""
+    tried, won = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for each in _single(changes):
+        tried[each.operation, each.mutators[0]] += 1
+        won[each.operation, each.mutators[0]] += each.has_won
+    operations = sorted({operation for operation, _ in tried}, reverse=True)
+    return {
+        operation: {name: (tried[key], won[key]) for key in sorted(tried) if key[0] == operation for name in [key[1]]}
+        for operation in operations
+    }
+
+
+def shares(changes: Sequence[Change]) -> Json:
+    """Of changes that won: as harvested, single ones alike, and single ones chosen by what other matrices say."""
+    matrices = sorted({each.pattern for each in changes})
+    own = {name: [each for each in changes if each.pattern == name] for name in matrices}
+    weighted = {name: _weighted(own[name], [each for each in changes if each.pattern != name]) for name in matrices}
+    return {
+        "as_harvested": _share([[(1.0, each.has_won) for each in own[name]] for name in matrices]),
+        "single_alike": _share([[(1.0, each.has_won) for each in _single(own[name])] for name in matrices]),
+        "single_by_worth": _share([weighted[name] for name in matrices]),
+    }
+
+
+def _single(changes: Sequence[Change]) -> Iterator[Change]:
+    return (each for each in changes if len(each.mutators) == 1)
+
+
+def _weighted(own: Sequence[Change], others: Sequence[Change]) -> list[tuple[float, bool]]:
+    worth = {operation: worth_by_mutator(counts) for operation, counts in counted(others).items()}
+    return [
+        (worth[each.operation].get(each.mutators[0], worth[each.operation][""]), each.has_won) for each in _single(own)
+    ]
+
+
+def _share(of_matrices: Sequence[Sequence[tuple[float, bool]]]) -> Json:
+    """Over all matrices' weights together; the interval resamples matrices."""
+    sums = np.array(
+        [[sum(weight * won for weight, won in each), sum(weight for weight, _ in each)] for each in of_matrices]
+    )
+    chosen = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
+    resampled = sums[chosen].sum(axis=1)
+    low, high = np.quantile(resampled[:, 0] / resampled[:, 1], [0.025, 0.975])
+    total = sums.sum(axis=0)
+    return {"mean": round(float(total[0] / total[1]), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("harvest", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
