@@ -205,7 +205,7 @@ def _policy_line(suite: Suite, rows: Sequence[Row]) -> str:
     tuned = [row.speedup(fallback=False) for row in rows if row.kernel]
     with_fallback = [max(1.0, speedup) for speedup in speedups] + [1.0] * (len(rows) - len(speedups))
     return (
-        f"| {suite.title} | {len(rows)} | {1 - refused / total:.1%} | {sum(passed) / len(rows):.1%} | {min(passed):.1%} | "
+        f"| {suite.title}, {suite.device['name']}, {suite.commit[:8]} | {len(rows)} | {1 - refused / total:.1%} | {sum(passed) / len(rows):.1%} | {min(passed):.1%} | "
         f"{geometric_mean(speedups):.2f}x of {total // len(rows)} | {geometric_mean(with_fallback):.2f}x | {geometric_mean(over_tuner):.2f}x | "
         f"{geometric_mean(tuned):.2f}x |"
     )

@@ -136,8 +136,10 @@ def test_a_sample_that_never_passed_counts_as_the_library_with_fallback() -> Non
     outcomes = {"passed": 4}
     won = make_row("a", split="validation", policy={"outcomes": outcomes, "best": make_kernel(2.5)})
     none = make_row("b", split="validation", policy={"outcomes": {"mismatch": 4}, "best": None})
-    told = "| spmv float32 | 2 | 100.0% | 50.0% | 0.0% | 4.00x of 4 | 2.00x | 2.00x | 2.00x |"
-    assert told in policy_lines([suite_of(won, none)])
+    suite = suite_of(won, none)
+    whose = f"spmv float32, NVIDIA H200, {suite.commit[:8]}"
+    told = f"| {whose} | 2 | 100.0% | 50.0% | 0.0% | 4.00x of 4 | 2.00x | 2.00x | 2.00x |"
+    assert told in policy_lines([suite])
 
 
 def test_the_report_names_what_was_not_measured() -> None:
