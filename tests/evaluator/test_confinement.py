@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,6 +149,32 @@ def test_a_device_that_does_not_work_so_runs_without_and_it_is_said(caplog: pyte
         process.start()
     with closing(held(MisbehavingFactory(), Profile(), LIMITS, NO_SPARES, "off")) as process:
         assert not process.is_confined
+
+
+@dataclass(frozen=True)
+class EndedOnce(MisbehavingFactory):
+    """A device whose first process is told to end while it starts."""
+
+    mark: Path = Path()
+
+    def __call__(self, known: DeviceDescription | None = None) -> MisbehavingDevice:
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().__call__(known)
+
+
+@needs_all
+def test_a_process_that_ends_by_chance_does_not_cost_a_device_its_confinement(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = folder / "own" / "mark"
+    with closing(held(EndedOnce(mark=mark), Profile(write=(mark.parent,)), LIMITS, NO_SPARES, "auto")) as process:
+        assert mark.exists()
+        assert process.is_confined
+        assert process.start() is not None
+    assert "did not work confined" in caplog.text
+    assert "runs without confinement" not in caplog.text
 
 
 @needs_all
