@@ -11,18 +11,22 @@ run once before, on as many evaluators as there will be.
 """
 
 import argparse
-import json
 import math
-import os
-import platform
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.matrices.suites import Matrix
-from benchmarks.measure.throughput import JOB_S, START_S, add_options, evaluators, first_programs, graded, some_matrices
-from benchmarks.origin import command, device_folder, source_commit
+from benchmarks.measure.throughput import (
+    JOB_S,
+    START_S,
+    add_options,
+    evaluators,
+    first_programs,
+    graded,
+    some_matrices,
+    write,
+)
 from benchmarks.tuning.sweep import parse_plan
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -47,21 +51,7 @@ def main() -> None:
         alone = fastest if alone is None else alone
         rows.append(row | {"over_one": round(row["a_second"] / rows[0]["a_second"], 3) if rows else 1.0})
         print(rows[-1], flush=True)
-        result = {
-            "kind": "several_gpus",
-            "device": device.model_dump(),
-            "commit": options.commit or source_commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "cpu_cores": os.cpu_count(),
-            "command": command("benchmarks.measure.several_gpus"),
-            "plan": options.plan,
-            "matrices": [matrix.name for matrix in matrices],
-            "rows": rows,
-        }
-        folder = options.out / device_folder(device)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "several-gpus.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write("several_gpus", rows, device, matrices, options, plan=options.plan)
 
 
 def _run(

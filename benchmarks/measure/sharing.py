@@ -13,23 +13,28 @@ stage, `turn` what calls waited for the GPU.
 """
 
 import argparse
-import json
 import math
 import os
-import platform
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.matrices.suites import Matrix
 from benchmarks.measure.several_gpus import counts
-from benchmarks.measure.throughput import JOB_S, START_S, add_options, evaluators, first_programs, graded, some_matrices
-from benchmarks.origin import command, device_folder, source_commit
+from benchmarks.measure.throughput import (
+    JOB_S,
+    START_S,
+    add_options,
+    evaluators,
+    first_programs,
+    graded,
+    some_matrices,
+    write,
+)
 from benchmarks.report.policy import geometric_interval
 from benchmarks.tuning.sweep import parse_plan
 from services.trainer.course.gpu_use import GpuUse
@@ -74,22 +79,7 @@ def main() -> None:
         rows.append(row)
         print(row, flush=True)
         device = rounds[0].reports[0].device
-        result = {
-            "kind": "sharing",
-            "device": device.model_dump(),
-            "commit": options.commit or source_commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "cpu_cores": os.cpu_count(),
-            "command": command("benchmarks.measure.sharing"),
-            "plan": options.plan,
-            "rounds": options.rounds,
-            "matrices": [matrix.name for matrix in matrices],
-            "rows": rows,
-        }
-        folder = options.out / device_folder(device)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "sharing.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write("sharing", rows, device, matrices, options, plan=options.plan, rounds=options.rounds)
 
 
 def _rounds(sharers: int, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob], number: int) -> list[Round]:

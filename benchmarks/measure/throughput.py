@@ -57,27 +57,34 @@ def main() -> None:
             reports = graded(jobs, queue, JOB_S)
             rows.append(_row(plan, reports, time.monotonic() - began))
             print(rows[-1], flush=True)
-            _write(rows, device, matrices, options)
+            write("throughput", rows, device, matrices, options)
 
 
-def _write(
-    rows: Sequence[dict[str, Any]], device: DeviceDescription, matrices: Sequence[Matrix], options: argparse.Namespace
+def write(
+    kind: str,
+    rows: Sequence[dict[str, Any]],
+    device: DeviceDescription,
+    matrices: Sequence[Matrix],
+    options: argparse.Namespace,
+    **more: object,
 ) -> None:
-    """After every plan: a run that is cut off leaves what it had."""
+    """The result file of a benchmark in this folder, by its module's name, after each row: a run that is cut off leaves
+    what it had. `more`: what the options were."""
     result = {
-        "kind": "throughput",
+        "kind": kind,
         "device": device.model_dump(),
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cpu_cores": os.cpu_count(),
-        "command": command("benchmarks.measure.throughput"),
+        "command": command(f"benchmarks.measure.{kind}"),
+        **more,
         "matrices": [matrix.name for matrix in matrices],
         "rows": rows,
     }
     folder = options.out / device_folder(device)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "throughput.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{kind.replace('_', '-')}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 @contextmanager
