@@ -17,7 +17,7 @@ from services.generator.search.grading import GradingLimits, graded
 from services.generator.search.trials import told_origin
 from services.generator.writing import Ask, Attempt, NothingNew, Writers
 from services.generator.writing.policy import Editor, PolicyWriter
-from services.generator.writing.texts import program_shown_of
+from services.generator.writing.texts import program_in, program_shown_of
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import BatchRules, RecordReader, UsableRecord, assemble_samples
 from services.trainer.online.learner import Learner
@@ -145,7 +145,8 @@ def test_the_policy_is_shown_programs_with_their_reports_and_the_trainer_writes_
     for name, origin in of_policy.items():
         assert origin.parent is not None
         parent = evaluations[origin.parent]
-        told = refinement_parent(parent.candidate.program, parent.outcome, 10.0)
+        # What a random policy writes may hold fences, of which the program alone is shown.
+        told = refinement_parent(program_in(parent.candidate.program), parent.outcome, 10.0)
         assert origin.prompt.parent == told
         before = of_policy.get(origin.parent)
         assert origin.generation == 1 + (before.generation if before is not None else 0)
