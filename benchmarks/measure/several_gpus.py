@@ -22,13 +22,10 @@ from benchmarks.measure.throughput import (
     START_S,
     add_options,
     evaluators,
-    first_programs,
+    first_jobs,
     graded,
-    some_matrices,
     write,
 )
-from benchmarks.tuning.sweep import parse_plan
-from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import MeasuredTiming, Passed
 
@@ -38,10 +35,7 @@ Finals = Mapping[str, float]
 
 def main() -> None:
     options = _options()
-    matrices = some_matrices(options)
-    cost = CostModels(options.cost_model).expected()
-    plan = parse_plan(options.plan)
-    jobs = [first_programs(matrix, plan, cost) for matrix in matrices]
+    matrices, jobs = first_jobs(options)
     rows: list[dict[str, Any]] = []
     alone: Finals | None = None
     for count in options.evaluators:

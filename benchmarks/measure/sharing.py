@@ -30,15 +30,12 @@ from benchmarks.measure.throughput import (
     START_S,
     add_options,
     evaluators,
-    first_programs,
+    first_jobs,
     graded,
-    some_matrices,
     write,
 )
 from benchmarks.report.policy import geometric_interval
-from benchmarks.tuning.sweep import parse_plan
 from services.trainer.course.gpu_use import GpuUse
-from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Passed
 
@@ -60,10 +57,7 @@ class Round:
 
 def main() -> None:
     options = _options()
-    matrices = some_matrices(options)
-    cost = CostModels(options.cost_model).expected()
-    plan = parse_plan(options.plan)
-    jobs = [first_programs(matrix, plan, cost) for matrix in matrices]
+    matrices, jobs = first_jobs(options)
     rows: list[dict[str, Any]] = []
     alone: list[Finals] = []
     for sharers in options.sharers:

@@ -169,6 +169,13 @@ def plan_name(plan: Plan) -> str:
     return f"{plan.operation}{columns}-{plan.element_type}"
 
 
+def first_jobs(options: argparse.Namespace) -> tuple[list[Matrix], list[EvaluationJob]]:
+    """The matrices, and of each the first programs of the one plan that was asked for."""
+    matrices, plan = some_matrices(options), parse_plan(options.plan)
+    cost = CostModels(options.cost_model).expected()
+    return matrices, [first_programs(matrix, plan, cost) for matrix in matrices]
+
+
 def some_matrices(options: argparse.Namespace) -> list[Matrix]:
     """Spread evenly over those that are small enough."""
     sources = example_sources() if options.pack is None else core_sources(options.pack)

@@ -11,16 +11,14 @@ the routine as well. Intervals are 95 % over matrices, by bootstrap. `lost`: bel
 
 import argparse
 import json
-import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.online import interval
 from benchmarks.origin import RESULTS, command, folder_of
-
-LOST = 0.98
+from benchmarks.report.policy import geometric_interval
+from benchmarks.report.results import LOSS, geometric_mean
 
 Json = dict[str, Any]
 
@@ -85,12 +83,14 @@ def compared(estimates: Mapping[str, Any], learned: Mapping[str, Any]) -> list[J
 
 def figures(rows: list[Json]) -> Json:
     """Of all rows of a kind of workload."""
-    gain = interval([math.log(row["learned"] / row["estimates"]) for row in rows])
+    gain = geometric_interval([row["learned"] / row["estimates"] for row in rows])
     return {
         "matrices": len(rows),
-        "over_routine": {ranked: round(_mean(row[ranked] for row in rows), 4) for ranked in ("estimates", "learned")},
-        "lost": {ranked: sum(row[ranked] < LOST for row in rows) for ranked in ("estimates", "learned")},
-        "gain": {name: round(math.exp(value), 4) for name, value in gain.items()},
+        "over_routine": {
+            ranked: round(geometric_mean(row[ranked] for row in rows), 4) for ranked in ("estimates", "learned")
+        },
+        "lost": {ranked: sum(row[ranked] < LOSS for row in rows) for ranked in ("estimates", "learned")},
+        "gain": {name: round(value, 4) for name, value in zip(("mean", "low", "high"), gain, strict=True)},
     }
 
 
@@ -100,11 +100,6 @@ def _is_found(row: Mapping[str, Any]) -> bool:
 
 def _speed(row: Mapping[str, Any]) -> float:
     return float(row["best_baseline"]["us"] / row["families"]["best"]["us"])
-
-
-def _mean(speeds: Iterator[float]) -> float:
-    logs = [math.log(each) for each in speeds]
-    return math.exp(sum(logs) / len(logs))
 
 
 def _options() -> argparse.Namespace:

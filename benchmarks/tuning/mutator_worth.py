@@ -10,7 +10,7 @@ and three changes at a time). No device is asked; intervals are 95 % over matric
 
 import argparse
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,11 +77,10 @@ def counted(changes: Sequence[Change]) -> dict[str, Counts]:
     for each in _single(changes):
         tried[each.operation, each.mutators[0]] += 1
         won[each.operation, each.mutators[0]] += each.has_won
-    operations = sorted({operation for operation, _ in tried}, reverse=True)
-    return {
-        operation: {name: (tried[key], won[key]) for key in sorted(tried) if key[0] == operation for name in [key[1]]}
-        for operation in operations
-    }
+    by_operation = defaultdict[str, dict[str, tuple[int, int]]](dict)
+    for operation, name in sorted(tried):
+        by_operation[operation][name] = tried[operation, name], won[operation, name]
+    return dict(by_operation)
 
 
 def shares(changes: Sequence[Change]) -> Json:

@@ -40,9 +40,6 @@ CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""
 
 CUDA_START_LIMIT_S = 180.0
-TRIALS = 2
-"""Of a confined device, before it runs without confinement: a process may end by chance, which says nothing of it."""
-
 INTERPRETER_START_LIMIT_S = 900.0
 """On a new computer the interpreter compiles its machine: minutes where others work."""
 
@@ -61,6 +58,9 @@ MOST_AS_A_RULE, BYTES_A_SPARE_AS_A_RULE = 4, 32 << 30
 
 INTERPRETER_RUN_LIMIT_S = 120.0
 """The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
+
+TRIALS = 2
+"""Of a confined device, before it runs without confinement: a process may end by chance, which says nothing of it."""
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,11 @@ class MutationWriter:
 
     def _child(self, ask: Ask, parent: Attempt) -> Candidate:
         subject = self._subject(parent.candidate)
-        for attempt in range(ATTEMPTS_A_CHILD) if subject is not None else ():
+        if subject is None:
+            raise NothingNew
+        for attempt in range(ATTEMPTS_A_CHILD):
             seed = f"{ask.num_before}.{attempt}"
-            mutant = (
-                random_mutant(subject, seed, Random(seed).choice(STEPS), self._worth) if subject is not None else None
-            )
+            mutant = random_mutant(subject, seed, Random(seed).choice(STEPS), self._worth)
             if mutant is not None and mutant.text not in self._tried:
                 self._tried.add(mutant.text)
                 return self._candidate(ask, parent, mutant, seed)
