@@ -193,6 +193,7 @@ class Service:
                 value_filter(settings.value_dir, settings.value_oversampling),
                 self.writers,
                 settings.edits,
+                settings.polishes,
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),

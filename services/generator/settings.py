@@ -75,6 +75,9 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    polishes: bool = False
+    """Whether `auto` and `families` end with a few changes of the fastest program to sizes of blocks that no family
+    offers. Off: no GPU has shown yet that it pays."""
     edits: bool = False
     """Whether in `auto` the policy is shown the fastest programs and asked for better ones, too. Off: no GPU has shown
     yet that it pays."""

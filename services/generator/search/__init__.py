@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
+from services.generator.search.polishing import Polisher, may_polish, polished
 from services.generator.search.proposer import Proposer
-from services.generator.search.refine import refine
+from services.generator.search.refine import InOrder, refine
 from services.generator.search.sample import PolicyProposer, samples
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources, Strategy, allotted
@@ -37,18 +38,22 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
     if editor is not None and not editor.sampler.is_broken and editor.writes(workload):
         loop = Refinement()
         proposers.append(WrittenProposer(task, limit, loop, PolicyWriter(task, editor, loop.children)))
-    return _search(task, sources, proposers, standing)
+    return _search(task, sources, proposers, limit, standing)
 
 
 def families(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
     """Programs of the families, likely winners first, until more are not worth their time."""
-    return _search(task, sources, [FamilyProposer(task, sources.cost_models, limit)], standing)
+    return _search(task, sources, [FamilyProposer(task, sources.cost_models, limit)], limit, standing)
 
 
 def _search(
-    task: TuningTask, sources: Sources, proposers: Sequence[Proposer], standing: Standing
+    task: TuningTask, sources: Sources, proposers: Sequence[Proposer], limit: int, standing: Standing
 ) -> AsyncIterator[Batch]:
-    return allotted(proposers, Allocator(task.run_id), standing, sources.batch_candidates)
+    """What the sources have, and in the end changes of the fastest."""
+    search = allotted(proposers, Allocator(task.run_id), standing, sources.batch_candidates)
+    if not (sources.polishes and may_polish(task)):
+        return search
+    return polished(search, allotted([Polisher(task, limit)], InOrder(), standing, sources.batch_candidates))
 
 
 STRATEGIES: Mapping[SearchStrategy, Strategy] = {

@@ -38,6 +38,8 @@ class Sources:
     """Who may change programs in `refine`."""
     edits: bool = False
     """Whether in `auto` the policy is shown the fastest programs, too."""
+    polishes: bool = False
+    """Whether `auto` and `families` end with a few changes of the fastest."""
 
 
 class Turns(Protocol):

@@ -28,6 +28,7 @@ from sparsesmith_proto.kernel import (
     Evaluation,
     MeasuredTiming,
     Mismatch,
+    Mutated,
     Outcome,
     Passed,
     Rejected,
@@ -38,6 +39,9 @@ from sparsesmith_proto.kernel import (
 
 MIN_SPEEDUP = 1.02
 """A kernel must be this much faster than the best baseline to be recommended over it."""
+
+CHANGE_MARGIN = 1.005
+"""A program that mutators changed must be this much faster than one that they did not."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,17 @@ class Contender:
         """Sure winners first, times of the finals before brief ones, then by speed."""
         is_brief, _ = self.passed.standing
         return self.wins, not is_brief, self.speedup_over_best
+
+    @property
+    def _is_changed(self) -> bool:
+        return isinstance(self.evaluation.candidate.origin, Mutated)
+
+    def is_ahead_of(self, other: "Contender") -> bool:
+        """Whether it should be handed out instead. A change of a program by more than what the luckiest of many equal
+        ones is ahead by chance."""
+        wins, is_final, speedup = self.rank
+        margin = CHANGE_MARGIN if self._is_changed and not other._is_changed else 1.0
+        return (wins, is_final, speedup / margin) > other.rank
 
 
 @dataclass
@@ -117,7 +132,7 @@ class Progress:
             self.policy_versions.update((origin.first_version, origin.last_version))
         if isinstance(evaluation.outcome, Passed) and evaluation.outcome.timing.median_us > 0:
             contender = Contender(evaluation, evaluation.outcome, report.baselines, report.device)
-            if self.best is None or contender.rank > self.best.rank:
+            if self.best is None or contender.is_ahead_of(self.best):
                 self.best = contender
 
 

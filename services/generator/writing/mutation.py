@@ -82,24 +82,26 @@ class MutationWriter:
         if (mutant := self._sent.get(candidate.candidate_id)) is not None:
             return mutant.subject
         if candidate.candidate_id not in self._subjects:
-            self._subjects[candidate.candidate_id] = self._read(candidate)
+            self._subjects[candidate.candidate_id] = subject_of_candidate(candidate, self._task)
         return self._subjects[candidate.candidate_id]
 
-    def _read(self, candidate: Candidate) -> Subject | None:
-        workload = self._task.order.workload
-        text = extract_program(candidate.program)
-        try:
-            return subject_of(
-                text,
-                self._task.problem.matrix,
-                workload.operation,
-                workload.element_type,
-                workload.num_dense_cols,
-                _instance(candidate.origin, text, self._task),
-            )
-        except SparsesmithError as error:
-            log.debug("%s is not changed: %s", candidate.candidate_id, error)
-            return None
+
+def subject_of_candidate(candidate: Candidate, task: TuningTask) -> Subject | None:
+    """As mutators see it; None for a text that they do not take."""
+    workload = task.order.workload
+    text = extract_program(candidate.program)
+    try:
+        return subject_of(
+            text,
+            task.problem.matrix,
+            workload.operation,
+            workload.element_type,
+            workload.num_dense_cols,
+            _instance(candidate.origin, text, task),
+        )
+    except SparsesmithError as error:
+        log.debug("%s is not changed: %s", candidate.candidate_id, error)
+        return None
 
 
 def _instance(origin: Origin, text: str, task: TuningTask) -> FamilyInstance | None:

@@ -1,0 +1,152 @@
+"""The end of a search: the families' fastest programs with sizes of blocks that no family offers.
+
+The tuner leaves next to nothing in its grid; of what lies outside, these few changes were faster most often
+(`sparsesmith.mutation.likely`). They cost some ten candidates, after the tuner has had enough.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import Any, cast
+
+from services.generator.search.proposer import Exhausted
+from services.generator.search.standing import Batch, Standing
+from services.generator.task import TuningTask
+from services.generator.writing.mutation import subject_of_candidate
+from sparsesmith.mutation import WORTH, Mutant, Subject
+from sparsesmith.mutation.likely import likely_mutants
+from sparsesmith.program.atomics import allowed_texts
+from sparsesmith.prompts.refinement import refinement_parent
+from sparsesmith_proto.api import SourceName
+from sparsesmith_proto.evaluation import EvaluationReport
+from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mutated, Passed
+
+ROUND = 8
+"""Changes of the fastest."""
+OF_ANOTHER_FAMILY = 4
+"""Changes in the first round of the fastest of another family..."""
+NEAR = 1.05
+"""...that is within this factor of the best."""
+ROUNDS = 3
+WORTHWHILE = 0.995
+"""A round goes on from what took this share of the time of the best before it, or less."""
+
+
+class Polisher:
+    """Changes of the fastest, a round after what came before it was graded; see Proposer."""
+
+    name: SourceName = "mutate"
+    patience_s = 0.0
+
+    def __init__(self, task: TuningTask, limit: int) -> None:
+        """`limit`: candidates of the whole search."""
+        self._task = task
+        self._limit = limit
+        self._allows = allowed_texts(task.problem.workload)
+        self._tried: set[str] = set()
+        self._sent: dict[str, Mutant] = {}
+        self._num_rounds = 0
+        self._aim_us: float | None = None
+        self._waits: tuple[Standing, int] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether grades are waited for."""
+        return self._waits is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._waits is not None and self._waits[0].num_back > self._waits[1]
+
+    async def propose(self, size: int, standing: Standing) -> Batch:
+        """A round. Empty while anything is under way: which is the fastest is not known."""
+        self._waits = (standing, standing.num_back) if standing.num_under_way else None
+        if self._waits is not None:
+            return ()
+        best = standing.best
+        if best is None or self._num_rounds >= ROUNDS or (self._aim_us or standing.best_us) < standing.best_us:
+            raise Exhausted
+        self._num_rounds, self._aim_us = self._num_rounds + 1, WORTHWHILE * standing.best_us
+        room = min(size, self._limit - standing.num_back)
+        batch = await asyncio.to_thread(self._round, best, standing.after(0), room)
+        if not batch:
+            raise Exhausted
+        return batch
+
+    async def ready(self) -> None:
+        """Waits for the next report."""
+        if self._waits is not None:
+            await self._waits[0].news(self._waits[1])
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _round(self, best: Evaluation, reports: Iterable[EvaluationReport], room: int) -> Batch:
+        reports = list(reports)
+        self._tried |= {each.candidate.program for report in reports for each in report.evaluations}
+        chosen = list(islice(self._changes(best, reports), ROUND))
+        if self._num_rounds == 1 and (other := _of_another_family(best, reports)) is not None:
+            chosen += islice(self._changes(other, reports), OF_ANOTHER_FAMILY)
+        return tuple(chosen[: max(0, room)])
+
+    def _changes(self, parent: Evaluation, reports: Iterable[EvaluationReport]) -> Iterator[Candidate]:
+        subject = self._subject(parent.candidate)
+        if subject is None:
+            return
+        baseline_us = min(report.baselines.best_routine().timing.median_us for report in reports)
+        report = refinement_parent(parent.candidate.program, parent.outcome, baseline_us).report
+        for mutant in likely_mutants(subject):
+            if mutant.text not in self._tried and self._allows(mutant.text):
+                self._tried.add(mutant.text)
+                yield self._candidate(parent.candidate, mutant, report)
+
+    def _candidate(self, parent: Candidate, mutant: Mutant, report: str) -> Candidate:
+        name = f"{self._task.run_id}-m{len(self._sent)}"
+        self._sent[name] = mutant
+        generation = 1 + (parent.origin.generation if isinstance(parent.origin, Mutated) else 0)
+        origin = Mutated(
+            parent=parent.candidate_id, deed=mutant.deed, seed="likely", generation=generation, report=report
+        )
+        return Candidate(candidate_id=name, program=mutant.text, origin=origin)
+
+    def _subject(self, candidate: Candidate) -> Subject | None:
+        sent = self._sent.get(candidate.candidate_id)
+        return subject_of_candidate(candidate, self._task) if sent is None else sent.subject
+
+
+def _of_another_family(best: Evaluation, reports: Iterable[EvaluationReport]) -> Evaluation | None:
+    """The fastest that is near the best."""
+    known = best.candidate.origin
+    best_us = _median_us(best)
+    others = [
+        each
+        for report in reports
+        for each in report.evaluations
+        if isinstance(each.outcome, Passed)
+        and isinstance(each.candidate.origin, FromFamily)
+        and not (isinstance(known, FromFamily) and known.family == each.candidate.origin.family)
+        and 0 < _median_us(each) <= NEAR * best_us
+    ]
+    return min(others, key=_median_us, default=None)
+
+
+def _median_us(evaluation: Evaluation) -> float:
+    assert isinstance(evaluation.outcome, Passed)
+    return evaluation.outcome.timing.median_us
+
+
+def may_polish(task: TuningTask) -> bool:
+    """Where a harvest has told which changes win: of these operations."""
+    return task.problem.matrix is not None and task.order.workload.operation in WORTH
+
+
+async def polished(search: AsyncIterator[Batch], polish: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
+    """The one, and where it ends the other."""
+    try:
+        async for batch in search:
+            yield batch
+        async for batch in polish:
+            yield batch
+    finally:
+        await cast(Any, search).aclose()
+        await cast(Any, polish).aclose()
