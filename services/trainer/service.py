@@ -105,5 +105,13 @@ def _device(settings: TrainerSettings) -> str:
     if settings.device == "cpu" or (settings.device == "auto" and not has_gpu):
         torch.set_num_threads(settings.num_threads)
         return "cpu"
-    torch.cuda.set_per_process_memory_fraction(settings.gpu_memory_fraction)
+    if settings.gpu >= (count := torch.cuda.device_count()):
+        raise InvalidOption(
+            f"gpu {settings.gpu}: {count} GPUs are seen, counted from 0",
+            field="gpu",
+            value=settings.gpu,
+            limit=count - 1,
+        )
+    torch.cuda.set_device(settings.gpu)
+    torch.cuda.set_per_process_memory_fraction(settings.gpu_memory_fraction, settings.gpu)
     return "cuda"

@@ -147,3 +147,11 @@ def test_a_setting_out_of_range_is_named_before_anything_is_loaded(environment: 
     code, errors = run({**environment, "SPARSESMITH_TRAINER_EPOCHS": "0"}, "--once")
     assert code == 1
     assert "epochs" in errors
+
+
+def test_a_gpu_that_is_not_there_is_named(environment: dict[str, str], tmp_path: Path) -> None:
+    write_policy(tmp_path / "model", make_policy())
+    absent = {"SPARSESMITH_TRAINER_DEVICE": "cuda", "SPARSESMITH_TRAINER_GPU": "63"}
+    code, errors = run({**environment, **absent}, "--once")
+    assert code == 1
+    assert "gpu 63" in errors
