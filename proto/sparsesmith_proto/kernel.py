@@ -153,7 +153,8 @@ class Mutated(Message):
     deed: str
     """What was done: `hints: x ldcg`; several changes with ` + ` between."""
     seed: str
-    """Of the choice among all changes: the parent's text and the seed give the program again."""
+    """Of the choice among all changes: the parent's text and the seed give the program again. `likely`: the change of
+    this name was not chosen by chance."""
     generation: int = Field(ge=1)
     """Changes since the program that the search began with."""
     report: str

@@ -41,8 +41,8 @@ class TrainerSettings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU where there is one."""
     gpu: int = Field(default=0, ge=0, le=63)
-    """Which of the GPUs that it sees, counted from 0; the generator's engine takes the first. Under torchrun each process
-    has its own instead."""
+    """Which of the GPUs that it sees, counted from 0; the generator's engine takes the first. Under torchrun each
+    process has its own instead."""
     num_threads: int = Field(default=1, ge=1, le=256)
     """Cores that an update takes on a CPU; the generator and the evaluators need the others."""
     niceness: int = Field(default=10, ge=0, le=19)
