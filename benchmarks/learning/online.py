@@ -6,7 +6,7 @@
     python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
-the paired differences.
+the paired differences; of courses that were judged once, over seeds too (benchmarks/report/online.py).
 """
 
 import argparse
@@ -15,8 +15,9 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
-from benchmarks.report.online import course_table
+from benchmarks.report.online import course_table, seed_table
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
@@ -78,6 +79,8 @@ def keep(options: argparse.Namespace) -> Path:
     """The result file of a course, as far as it came."""
     told = json.loads((options.state / "curves.json").read_text(encoding="utf-8"))
     judged = [_by_workload(each) for each in told.pop("judged")]
+    ledger = Ledger(options.state / "ledger.jsonl")
+    graded = ledger.events("graded")
     result = {
         "kind": "online",
         "device": {"kind": "cuda", "name": options.device}
@@ -90,11 +93,13 @@ def keep(options: argparse.Namespace) -> Path:
         "course": {
             key: value for key, value in _course(options.state).items() if key not in ("lessons", "probes", "policy")
         },
+        "evaluators": next((each["evaluators"] for each in ledger.events("began")[::-1] if "evaluators" in each), None),
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,
         "judged": judged,
-        "asked_again": asked_again(Ledger(options.state / "ledger.jsonl").events("graded")),
-        "against_start": against(judged[-1], judged[0]) if judged else {},
+        "graded_samples": sum(len(each["rewards"]) for each in graded if each["at_s"] < told["learned_s"]),
+        "asked_again": asked_again(graded),
+        "against_start": against(judged[-1], judged[0]) if len(judged) > 1 and not judged[0]["at_s"] else {},
     }
     folder = options.out / (folder_of(options.device) if options.device else "cpu")
     folder.mkdir(parents=True, exist_ok=True)
@@ -162,8 +167,8 @@ def read(folder: Path) -> list[Json]:
 
 
 def table(results: Sequence[Json], folder: Path) -> str:
-    """An arm a line, over its start; seeds beside each other."""
-    return "\n".join(course_table([each for each in results if each["against_start"]]))
+    """An arm and seed a line, over its own start; then an arm a line, over pooled starts."""
+    return "\n\n".join("\n".join(lines) for lines in (course_table(results), seed_table(results)) if lines)
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:
@@ -178,7 +183,7 @@ def plot(results: Sequence[Json], folder: Path) -> str:
         for each in results:
             lines[f"{each['arm']}, {each['commit'][:8]}"].append(each)
         for panel, (name, label) in zip(panels, SHOWN, strict=True):
-            for (line, courses), colour, mark in zip(lines.items(), _colours(), "os^Dvp*XPh", strict=False):
+            for (line, courses), (colour, mark) in zip(lines.items(), _looks(), strict=False):
                 points = sorted((p["at_s"], p["figures"][name]) for each in courses for p in each["judgements"])
                 seconds = sorted({at for at, _ in points})
                 means = [float(np.mean([value for at, value in points if at == second])) for second in seconds]
@@ -194,8 +199,10 @@ def plot(results: Sequence[Json], folder: Path) -> str:
     return str(path)
 
 
-def _colours() -> list[str]:
-    return [BLUE, ORANGE, GREEN, BLACK, GREY, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442", "#666666"]
+def _looks() -> Iterator[tuple[str, str]]:
+    """Colour and mark, which come again in other pairs."""
+    colours = [BLUE, ORANGE, GREEN, BLACK, GREY, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442", "#666666"]
+    return zip(cycle(colours), cycle("os^Dvp*XPhd"), strict=False)
 
 
 def packs(options: argparse.Namespace) -> None:

@@ -1,9 +1,14 @@
 """The section on courses of online learning: arms beside their start, at equal workloads."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.report.policy import RESAMPLES
 from benchmarks.report.results import Json
 
 INTRO = (
@@ -20,21 +25,26 @@ VERSIONS_INTRO = (
     "first token: from the end of the canary until a sample had a token of the new version. A GPU counts as busy where a kernel of anybody's ran in "
     "the driver's last sample period (1/6 to 1 s): what is idle within these is not seen."
 )
+SEEDS_INTRO = (
+    "Courses that were judged once, when their seconds were over, an arm a line. They are compared with pooled starts: judgements of the shipped policy (courses of the "
+    "arm start, which learn nothing) of the same commit on the same device. Of each workload that all of a comparison's courses have, the mean over an arm's seeds less the mean over "
+    "the start's; then the mean over workloads. PPO over an arm likewise: of the same seconds and settings. Intervals: 95 %, by a bootstrap that draws workloads, and of either side "
+    "its seeds; a draw of three seeds is narrower than what three more would show, and one seed's interval is of workloads alone. Samples graded a second: those that were "
+    "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up."
+)
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
 def online_section(results: Iterable[Json]) -> list[str]:
-    """Of courses on a GPU that were judged twice; empty without any."""
-    courses = [
-        each
-        for each in results
-        if each.get("kind") == "online" and each["device"]["kind"] == "cuda" and each["against_start"]
-    ]
-    if not courses:
-        return []
-    versions = version_table(courses)
-    told = ["", VERSIONS_INTRO, "", *versions] if versions else []
-    return ["## Online learning", "", INTRO, "", *course_table(courses), *told, ""]
+    """Of courses on a GPU that were judged; empty without any."""
+    courses = [each for each in results if each.get("kind") == "online" and each["device"]["kind"] == "cuda"]
+    tables = {
+        INTRO: course_table(courses),
+        SEEDS_INTRO: seed_table(courses),
+        VERSIONS_INTRO: version_table([each for each in courses if each["judged"]]),
+    }
+    told = [line for intro, lines in tables.items() if lines for line in (intro, "", *lines, "")]
+    return ["## Online learning", "", *told] if told else []
 
 
 def version_table(courses: Sequence[Json]) -> list[str]:
@@ -102,13 +112,14 @@ def learning_kills_section(results: Iterable[Json]) -> list[str]:
 
 
 def course_table(courses: Sequence[Json]) -> list[str]:
-    """An arm and seed a line."""
+    """An arm and seed a line, of courses that were judged at their start too; empty without any."""
+    known = [each for each in courses if each["against_start"]]
     lines = [
         "| arm | seed | seconds of learning | updates | samples graded, used, oldest | pass@1 | single samples over the start | room | best of n over the start "
         "| different of n | single samples, train side, workloads asked again | generator, evaluators, trainer wait | commit |",
         "|---" * 13 + "|",
     ]
-    for each in sorted(courses, key=lambda course: (course["arm"], course["seed"])):
+    for each in sorted(known, key=lambda course: (course["arm"], course["seed"])):
         change, first, last = each["against_start"], each["judgements"][0]["figures"], each["judgements"][-1]["figures"]
         waits = ", ".join(f"{each['shares'].get(part, 0):.0%}" for part in PARTS)
         cells = [
@@ -127,7 +138,96 @@ def course_table(courses: Sequence[Json]) -> list[str]:
             each["commit"][:8],
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    return lines if known else []
+
+
+def seed_table(courses: Sequence[Json]) -> list[str]:
+    """An arm a line, of courses that were judged once; empty without any."""
+    arms: defaultdict[tuple[Made, str], list[Json]] = defaultdict(list)
+    starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    for each in courses:
+        if _is_judged_once(each):
+            arms[_made(each), each["arm"]].append(each)
+        if _is_judged_once(each) and each["arm"] == "start":
+            starts[_made(each)[:2]].append(each)
+    lines = [
+        "| arm | seeds | seconds of learning | samples graded a second | pass@1 | single samples over the start | best of n over the start | different of n "
+        "| PPO's single samples over its | settings | commit, device |",
+        "|---" * 11 + "|",
+    ]
+    for (made, arm), seeds in sorted(arms.items()):
+        start = [] if arm == "start" else starts[made[:2]]
+        ppo = [] if arm == "ppo" else arms.get((made, "ppo"), [])
+        cells = [
+            arm,
+            f"{len(seeds)}, start {len(start)}" if arm != "start" else str(len(seeds)),
+            f"{made[2]:.0f}",
+            f"{fmean(each['graded_samples'] / each['learned_s'] for each in seeds):.1f}" if made[2] else "-",
+            " to ".join(f"{mean:.1%}" for mean in _means("pass_at_1", start, seeds)) or "-",
+            _over_seeds("log_speed", seeds, start),
+            _over_seeds("best_of_n", seeds, start),
+            _kept_different(_means("different", start, seeds)),
+            _over_seeds("log_speed", ppo, seeds),
+            made[3],
+            ", ".join(made[:2]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines if arms else []
+
+
+Made = tuple[str, str, float, str]
+"""What courses have in common that are compared: commit, device, seconds of learning, settings that are no arm's."""
+
+
+def _made(course: Json) -> Made:
+    group, groups, _ = course["course"]["batch"]
+    changes = "".join(f", {name}={value}" for name, value in sorted(course["course"].get("changes", {}).items()))
+    settings = f"evaluators {course['evaluators']}, update {groups} x {group}{changes}"
+    return course["commit"][:8], course["device"]["name"], float(course["judged"][-1]["at_s"]), settings
+
+
+def _is_judged_once(course: Json) -> bool:
+    """After its seconds; not what an interruption left of a course that would have been judged again."""
+    judged = course["judged"]
+    return bool(judged) and not course["against_start"] and (course["arm"] == "start") == (judged[-1]["at_s"] == 0)
+
+
+def _by_seed(name: str, *sides: Sequence[Json]) -> list[NDArray[np.float64]]:
+    """A figure of each side's last judgements, seeds x workloads, of the workloads that all have."""
+    judged = [[each["judged"][-1]["workloads"] for each in side] for side in sides]
+    common = sorted(set.intersection(*(set(each) for side in judged for each in side)))
+    return [np.array([[each[workload][name] for workload in common] for each in side]) for side in judged]
+
+
+def _means(name: str, *sides: Sequence[Json]) -> list[float]:
+    """Of those sides that have courses; none without a workload that all have."""
+    return [float(each.mean()) for each in _by_seed(name, *(side for side in sides if side)) if each.size]
+
+
+def seeds_interval(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Json:
+    """Mean difference of seeds x workloads, and 95 % of those of drawn seeds and workloads; the same each time."""
+    chance = np.random.default_rng(0)
+
+    def drawn(side: NDArray[np.float64]) -> NDArray[np.float64]:
+        means: NDArray[np.float64] = side[chance.integers(len(side), size=(RESAMPLES, len(side)))].mean(axis=1)
+        return means
+
+    differences = drawn(ours) - drawn(theirs)
+    chosen = chance.integers(ours.shape[1], size=differences.shape)
+    low, high = np.quantile(np.take_along_axis(differences, chosen, axis=1).mean(axis=1), [0.025, 0.975])
+    return {"mean": float(ours.mean() - theirs.mean()), "low": float(low), "high": float(high)}
+
+
+def _over_seeds(name: str, ours: Sequence[Json], theirs: Sequence[Json]) -> str:
+    if not ours or not theirs:
+        return "-"
+    own, other = _by_seed(name, ours, theirs)
+    return _ratio(seeds_interval(own, other)) if own.size else "-"
+
+
+def _kept_different(means: Sequence[float]) -> str:
+    share = f", {means[-1] / means[0]:.0%}" if len(means) > 1 else ""
+    return " to ".join(f"{mean:.1f}" for mean in means) + share or "-"
 
 
 def _asked_again(told: Mapping[str, Any]) -> str:

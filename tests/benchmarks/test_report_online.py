@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from benchmarks.report.online import course_table, learning_kills_section, version_table
+import numpy as np
+import pytest
+
+from benchmarks.report.online import (
+    SEEDS_INTRO,
+    course_table,
+    learning_kills_section,
+    online_section,
+    seed_table,
+    seeds_interval,
+    version_table,
+)
 
 
 def make_course(**changes: Any) -> dict[str, Any]:
@@ -47,8 +58,88 @@ def test_a_course_that_kept_nothing_of_its_versions_is_in_the_first_table_only()
 
 
 def test_each_table_has_as_many_cells_in_a_line_as_in_its_head() -> None:
-    for lines in (course_table([make_course()]), version_table([make_course()])):
+    once = [make_once("start", 0, 0.5), make_once("ppo", 0, 0.6)]
+    for lines in (course_table([make_course()]), version_table([make_course()]), seed_table(once)):
         assert len({line.count("|") for line in lines}) == 1
+
+
+def make_once(arm: str, seed: int, log_speed: float, **changes: Any) -> dict[str, Any]:
+    """Judged once, three workloads that differ by 0.1."""
+    workloads = {
+        f"m{number}": {"pass_at_1": 0.9, "log_speed": log_speed + number / 10, "best_of_n": 1.0, "different": 8.0}
+        for number in range(3)
+    }
+    seconds = 0.0 if arm == "start" else 240.0
+    once = {
+        "arm": arm,
+        "seed": seed,
+        "device": {"kind": "cuda", "name": "NVIDIA H200"},
+        "learned_s": seconds,
+        "judged": [{"at_s": seconds, "version": 0 if arm == "start" else 9, "workloads": workloads}],
+        "against_start": {},
+        "course": {"batch": [16, 32, 2], "judge": "end"},
+        "evaluators": 2,
+        "graded_samples": 0 if arm == "start" else 2400,
+    }
+    return make_course(**{**once, **changes})
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_seeds_of_an_arm_are_one_line_over_pooled_starts_and_beside_ppo() -> None:
+    starts = [make_once("start", seed, 0.4 + seed / 5) for seed in range(2)]
+    arms = [make_once("ppo", seed, 1.5) for seed in range(3)] + [make_once("expert", 0, 0.5)]
+    told = {cells[0]: cells for cells in map(cells_of, seed_table([*arms, *starts])[2:])}
+    assert told["ppo"] == [
+        "ppo", "3, start 2", "240", "10.0", "90.0% to 90.0%", "2.000x (1.866 to 2.144)", "1.000x (1.000 to 1.000)",
+        "8.0 to 8.0, 100%", "-", "evaluators 2, update 32 x 16", "01234567, NVIDIA H200",
+    ]  # fmt: skip
+    assert told["expert"][8] == "2.000x (2.000 to 2.000)", "paired by workload: what workloads differ in is no noise"
+    assert told["start"][:9] == ["start", "2", "0", "-", "90.0%", "-", "-", "8.0", "-"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"commit": "fedcba98"},
+        {"device": {"kind": "cuda", "name": "another"}},
+        {"judged": [{"at_s": 0.0, "workloads": {"other": {"pass_at_1": 1, "different": 1}}}]},
+    ],
+)
+def test_a_start_that_was_judged_elsewhere_is_not_compared_with(changes: dict[str, Any]) -> None:
+    lines = seed_table([make_once("ppo", 0, 0.6), make_once("start", 0, 0.5, **changes)])
+    (ppo,) = [cells for cells in map(cells_of, lines) if cells[0] == "ppo"]
+    assert (ppo[5], ppo[6]) == ("-", "-")
+
+
+@pytest.mark.parametrize("changes", [{"evaluators": 1}, {"course": {"batch": [16, 16, 2]}}])
+def test_ppo_under_other_settings_is_not_compared_with(changes: dict[str, Any]) -> None:
+    lines = seed_table([make_once("ppo", 0, 0.6, **changes), make_once("expert", 0, 0.5)])
+    assert [cells_of(line)[8] for line in lines[2:]] == ["-", "-"]
+
+
+def test_a_course_that_was_not_judged_after_its_seconds_has_no_line() -> None:
+    interrupted = make_once("ppo", 0, 0.6, judged=[])
+    before_alone = make_once("ppo", 0, 0.6, judged=[{"at_s": 0.0, "workloads": {}}])
+    assert seed_table([interrupted, before_alone]) == []
+    assert online_section([interrupted]) == []
+
+
+def test_each_course_is_in_one_of_the_tables() -> None:
+    lines = online_section([make_once("ppo", 0, 0.6), make_once("start", 0, 0.5)])
+    assert SEEDS_INTRO in lines and not any("room" in line for line in lines)
+    assert seed_table([make_once("ppo", 0, 0.6, against_start={"log_speed": {}})]) == []
+
+
+def test_intervals_hold_what_seeds_and_what_workloads_differ_by() -> None:
+    same = np.zeros((3, 4))
+    assert seeds_interval(same, same) == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    by_seed = seeds_interval(same + np.array([[0.0], [0.3], [0.6]]), same)
+    assert (by_seed["low"], by_seed["high"]) == pytest.approx((0.0, 0.6))
+    by_workload = seeds_interval(same + np.array([0.0, 0.0, 1.0, 1.0]), same)
+    assert (by_workload["mean"], by_workload["low"], by_workload["high"]) == (0.5, 0.0, 1.0)
 
 
 def test_records_under_kills_have_a_section_where_they_were_counted() -> None:

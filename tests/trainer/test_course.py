@@ -10,7 +10,7 @@ import pytest
 
 from services.trainer.course import curves
 from services.trainer.course.__main__ import main
-from services.trainer.course.course import CourseOptions, Tail, run_course
+from services.trainer.course.course import CourseOptions, Tail, is_judgement_due, next_judgement_s, run_course
 from services.trainer.course.curriculum import LEAST, UNSEEN, Curriculum
 from services.trainer.course.events import Scalar, masked_crc, write_events
 from services.trainer.course.exports import export
@@ -122,6 +122,50 @@ def test_samples_of_a_lesson_are_what_a_course_is(tmp_path: Path) -> None:
     tmp_path.joinpath("course.json").write_text(json.dumps(identity))
     with pytest.raises(InvalidOption, match="another course: batch differs"):
         run_course(options, make_lessons(), make_lessons())
+
+
+def test_when_a_course_is_judged_is_what_it_is(tmp_path: Path) -> None:
+    options = CourseOptions(state=tmp_path, policy=tmp_path, judge="end")
+    identity = {"arm": "ppo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
+    lessons = {name: ["m0", "m1", "m2"] for name in ("lessons", "probes")}
+    tmp_path.joinpath("course.json").write_text(json.dumps(identity | lessons))
+    with pytest.raises(InvalidOption, match="another course: judge differs"):
+        run_course(options, make_lessons(), make_lessons())
+
+
+def judged_at(*seconds: float) -> list[dict[str, Any]]:
+    return [{"event": "judged", "at_s": each} for each in seconds]
+
+
+@pytest.mark.parametrize(
+    ("judge", "judged", "seconds", "due", "next_s"),
+    [
+        ("always", (), 0.0, True, 0.0),
+        ("always", (0.0,), 0.0, False, 100.0),
+        ("always", (0.0,), 100.0, True, 100.0),
+        ("always", (0.0, 100.0), 130.0, False, 200.0),
+        ("always", (0.0, 100.0), 240.0, True, 200.0),
+        ("always", (0.0, 240.0), 240.0, False, 340.0),
+        ("end", (), 0.0, False, 240.0),
+        ("end", (), 130.0, False, 240.0),  # As a killed course goes on.
+        ("end", (), 240.0, True, 240.0),
+        ("end", (240.0,), 240.0, False, 240.0),
+        ("end", (120.0,), 120.0, False, 240.0),  # Over before, and given more minutes.
+    ],
+)
+def test_a_course_is_judged_before_meanwhile_and_after_or_after_alone(
+    judge: Any, judged: tuple[float, ...], seconds: float, due: bool, next_s: float
+) -> None:
+    options = CourseOptions(Path(), Path(), seconds=240, judge_every_s=100, judge=judge)
+    assert is_judgement_due(options, judged_at(*judged), seconds) == due
+    assert next_judgement_s(options, judged_at(*judged)) == next_s
+
+
+@pytest.mark.parametrize("judge", ["always", "end"])
+def test_a_start_is_judged_once(judge: Any) -> None:
+    options = CourseOptions(Path(), Path(), seconds=0, judge=judge)
+    assert is_judgement_due(options, (), 0.0)
+    assert not is_judgement_due(options, judged_at(0.0), 0.0)
 
 
 @pytest.mark.parametrize("group", ["1", "257"])

@@ -1,11 +1,13 @@
 """A policy learns online on this machine: real engine, interpreter, trainer and canary; toy size."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,15 @@ def test_a_policy_that_learns_online_becomes_better(tmp_path: Path) -> None:
     assert last["version"] > first["version"] == 0
     assert last["mean_reward"] > first["mean_reward"]
     assert last["pass_at_1"] > first["pass_at_1"]
+
+
+def test_a_course_that_is_judged_at_its_end_alone_is_not_judged_before(tmp_path: Path) -> None:
+    """Not in a piece that ended before it learned, nor where the next goes on."""
+    toy.make_policy(tmp_path)
+    course = replace(toy.course(tmp_path, 5.0, piece_s=0.0), judge="end")
+    assert run_course(course, toy.lessons(), toy.probes()).judgements == []
+    (judgement,) = run_course(replace(course, piece_s=math.inf), toy.lessons(), toy.probes()).judgements
+    assert judgement.at_s == 5.0
 
 
 def events(state: Path, name: str) -> list[dict[str, Any]]:

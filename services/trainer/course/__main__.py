@@ -1,4 +1,4 @@
-"""A policy learns online for so many minutes, and is judged before, meanwhile and after.
+"""A policy learns online for so many minutes, and is judged before, meanwhile and after, or after alone.
 
 python -m services.trainer.course learn STATE --lessons PACK --probes PACK --arm ppo --minutes 12
 python -m services.trainer.course demo STATE
@@ -52,6 +52,7 @@ def _learn(options: argparse.Namespace) -> None:
         seed=options.seed,
         seconds=seconds,
         piece_s=60 * options.piece_minutes,
+        judge=options.judge,
         judge_every_s=60 * options.judge_every_minutes,
         group=options.group,
         batch_groups=options.batch_groups,
@@ -69,7 +70,7 @@ def _demo(options: argparse.Namespace) -> None:
     toy.make_policy(options.state)
     course = toy.course(options.state, 60 * options.minutes, 60 * options.piece_minutes)
     changes = dict(_setting(each) for each in options.set)
-    _tell(run_course(replace(course, changes=changes), toy.lessons(), toy.probes()))
+    _tell(run_course(replace(course, changes=changes, judge=options.judge), toy.lessons(), toy.probes()))
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -149,6 +150,12 @@ def _add_common(parser: argparse.ArgumentParser, minutes: float) -> None:
     parser.add_argument("state", type=Path, help="folder of the course")
     parser.add_argument("--minutes", type=float, default=minutes, help="of learning, all pieces together")
     parser.add_argument("--piece-minutes", type=float, default=1e9, help="after which this piece begins nothing more")
+    parser.add_argument(
+        "--judge",
+        choices=("always", "end"),
+        default="always",
+        help="before, meanwhile and after; or only when the minutes are over",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SPARSESMITH_NAME=VALUE")
 
 

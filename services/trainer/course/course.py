@@ -1,4 +1,4 @@
-"""The story of a course: judge, learn for a while, judge again, until the minutes are over.
+"""The story of a course: judge, learn for a while, judge again, until the minutes are over; or learn, and judge once.
 
 Everything runs as `sparsesmith up` runs it; the course posts workloads and looks on. It may be killed at any moment and
 started again on its folder: trainer and jobs go on where they were, and so do the seconds of learning.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import httpx
 
@@ -22,7 +23,7 @@ from services.trainer.course.admission import Admission
 from services.trainer.course.curriculum import Curriculum
 from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures, judge
-from services.trainer.course.ledger import Ledger
+from services.trainer.course.ledger import Event, Ledger
 from services.trainer.course.lessons import Lesson
 from services.trainer.course.posting import Poster, PostingOptions
 from sparsesmith.cli.local_stack import wait_until_ready
@@ -61,6 +62,8 @@ class CourseOptions:
     """Of learning, all pieces together; 0: the policy is judged as it is."""
     piece_s: float = math.inf
     """Wall time after which this piece begins nothing more."""
+    judge: Literal["always", "end"] = "always"
+    """`always`: before, every `judge_every_s` and after; `end`: only when the seconds are over."""
     judge_every_s: float = 300.0
     judge_samples: int = 16
     judge_s: float = 120.0
@@ -102,12 +105,12 @@ def run_course(
     )
     with Stack(stack_options, on_event=tell) as stack, Client(stack.url) as client:
         wait_until_ready(client, stack, is_whole=True)
-        ledger.write("began", ledger.seconds, at=time.time())
+        ledger.write("began", ledger.seconds, at=time.time(), evaluators=options.num_evaluators)
         course = Course(options, stack, client, ledger, Curriculum(lessons, options.seed), probes, tell)
         try:
             course.judge_if_due()
             while ledger.seconds < options.seconds and time.monotonic() < piece_ends:
-                course.learn(until_s=course.next_judgement_s(), wall_end=piece_ends)
+                course.learn(until_s=next_judgement_s(options, ledger.events("judged")), wall_end=piece_ends)
                 course.judge_if_due()
                 curves.write(options.state, course.curves())
         finally:  # Also of a piece that is interrupted.
@@ -138,11 +141,6 @@ class Course:
         self._tell = tell
         self._updates = Tail(stack.state / "trainer" / "updates.jsonl", len(ledger.events("updated")))
         self._verdicts = Tail(stack.state / "trainer" / "verdicts.jsonl", len(ledger.events("vetted")))
-
-    def next_judgement_s(self) -> float:
-        """Of learning."""
-        judged = self._ledger.events("judged")
-        return float(judged[-1]["at_s"]) + self._options.judge_every_s if judged else 0.0
 
     def learn(self, until_s: float, wall_end: float) -> None:
         """Post lessons until the seconds are over, and see what the trainer makes of them."""
@@ -182,10 +180,8 @@ class Course:
         connection.close()
 
     def judge_if_due(self) -> None:
-        """Before, every `judge_every_s`, and when the seconds are over; once at each of these."""
-        judged, seconds = self._ledger.events("judged"), self._ledger.seconds
-        is_over = seconds >= self._options.seconds and (not judged or judged[-1]["at_s"] < seconds)
-        if not judged or seconds >= self.next_judgement_s() or is_over:
+        """Once at each of the moments of `CourseOptions.judge`."""
+        if is_judgement_due(self._options, self._ledger.events("judged"), self._ledger.seconds):
             self._judge()
 
     def _judge(self) -> None:
@@ -248,6 +244,19 @@ class Course:
 
     def curves(self) -> curves.Curves:
         return curves.curves_of(self._ledger, self._options.arm, self._options.seed)
+
+
+def next_judgement_s(options: CourseOptions, judged: Sequence[Event]) -> float:
+    """Seconds of learning at which the course stands still for one, if its own seconds are not over before."""
+    if options.judge == "end":
+        return options.seconds
+    return float(judged[-1]["at_s"]) + options.judge_every_s if judged else 0.0
+
+
+def is_judgement_due(options: CourseOptions, judged: Sequence[Event], seconds: float) -> bool:
+    """After so many seconds of learning, and these judgements."""
+    is_over = seconds >= options.seconds and (not judged or judged[-1]["at_s"] < seconds)
+    return is_over or (options.judge == "always" and seconds >= next_judgement_s(options, judged))
 
 
 def most_samples(groups: Sequence[Group]) -> int:
@@ -325,6 +334,7 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "probes": [lesson.name for lesson in probes],
         **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
         **({"changes": dict(options.changes)} if options.changes else {}),
+        **({"judge": options.judge} if options.judge != "always" else {}),
     }
     options.state.mkdir(parents=True, exist_ok=True)
     path = options.state / "course.json"

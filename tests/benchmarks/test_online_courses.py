@@ -1,0 +1,85 @@
+"""What is kept of a course's folder, told of it and drawn."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learning.online import keep, plot, read, table
+from services.trainer.course import curves
+from services.trainer.course.ledger import Ledger
+
+FIGURES = {"pass_at_1": 0.5, "mean_reward": 0.4, "log_speed": 0.5, "best_of_n": 1.0, "different": 1.0, "workloads": 1}
+GROUP = {
+    "lesson": "p0",
+    "rewards": [1.0, -0.2],
+    "passed": [True, False],
+    "log_speeds": [1.0, 0.0],
+    "num_different": 1,
+    "versions": [0],
+}
+
+
+def make_state(state: Path, arm: str, *judged_s: float, seed: int = 0, **began: Any) -> Path:
+    """A course's folder: 20 s of learning, but of a start; judged at these seconds."""
+    ledger = Ledger(state / "ledger.jsonl")
+    ledger.write("began", 0.0, at=0.0, **began)
+    for at_s in () if arm == "start" else (5.0, 20.0):
+        ledger.write("graded", at_s, job=f"j{at_s}", **{**GROUP, "lesson": "m0"})
+    for at_s in judged_s:
+        ledger.write("judged", at_s, version=int(at_s), seconds=70.0, figures=FIGURES, groups=[GROUP])
+    course = {
+        "arm": arm,
+        "settings": {},
+        "seed": seed,
+        "batch": [16, 32, 2],
+        "policy": "p",
+        "lessons": [],
+        "probes": [],
+    }
+    state.joinpath("course.json").write_text(json.dumps(course))
+    curves.write(state, curves.curves_of(ledger, arm, seed))
+    return state
+
+
+def kept(state: Path, out: Path) -> dict[str, Any]:
+    options = argparse.Namespace(state=state, out=out, device="NVIDIA H200", gpus=1, commit="0123456789", name="")
+    found: dict[str, Any] = json.loads(keep(options).read_text())
+    return found
+
+
+def test_of_a_course_that_was_judged_once_evaluators_and_samples_within_its_seconds_are_kept_and_no_change(
+    tmp_path: Path,
+) -> None:
+    told = kept(make_state(tmp_path / "state", "ppo", 20.0, evaluators=2), tmp_path)
+    assert (told["evaluators"], told["graded_samples"], told["against_start"]) == (2, 2, {})
+    assert [each["at_s"] for each in told["judged"]] == [20.0]
+
+
+def test_of_a_course_that_was_judged_before_it_learned_the_change_is_kept(tmp_path: Path) -> None:
+    told = kept(make_state(tmp_path / "state", "ppo", 0.0, 20.0), tmp_path)
+    assert told["against_start"]["log_speed"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert told["evaluators"] is None, "of a folder from before this was written"
+
+
+def test_a_course_that_was_given_more_minutes_has_no_start_of_its_own(tmp_path: Path) -> None:
+    assert kept(make_state(tmp_path / "state", "ppo", 10.0, 20.0), tmp_path)["against_start"] == {}
+
+
+def test_the_newest_piece_tells_the_evaluators(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", "ppo", 20.0, evaluators=2)
+    Ledger(state / "ledger.jsonl").write("began", 20.0, at=1.0, evaluators=3)
+    assert kept(state, tmp_path)["evaluators"] == 3
+
+
+def test_courses_that_were_judged_once_or_not_at_all_are_told_and_drawn(tmp_path: Path) -> None:
+    kept(make_state(tmp_path / "a", "start", 0.0, evaluators=1), tmp_path)
+    kept(make_state(tmp_path / "b", "ppo", 20.0, evaluators=2), tmp_path)
+    kept(make_state(tmp_path / "c", "rloo", evaluators=2), tmp_path)
+    kept(make_state(tmp_path / "d", "expert", 0.0, 20.0, evaluators=2), tmp_path)
+    courses = read(tmp_path / "h200")
+    first, second = table(courses, tmp_path).split("\n\n")
+    assert [line.split(" ")[1] for line in first.splitlines()[2:]] == ["expert"]
+    assert [line.split(" ")[1] for line in second.splitlines()[2:]] == ["start", "ppo"]
+    drawn = plot(courses, tmp_path)
+    assert Path(drawn).stat().st_size > 0
