@@ -1,13 +1,20 @@
 """What a policy is shown of a matrix, taken away: another matrix in its place, or none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Literal, TypeVar
 
 from torch import Tensor, nn
 
+from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt, InvalidPrompt
+from services.generator.policy.kind import PromptWriter
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.prompts.header import HEADER_SIZES
+from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.message import ElementType, EncoderName, PolicyVersion
 
 Conditioning = Literal["shuffled", "none"]
 
@@ -33,3 +40,42 @@ def blind(encoder: MatrixEncoder) -> None:
         return seen
 
     encoder.register_forward_hook(only_header)
+
+
+@dataclass(frozen=True)
+class ShownInstead:
+    """Prompts of another writer that show something else in the matrix's place; what is asked for stays. See
+    PromptWriter."""
+
+    writer: PromptWriter
+    pattern: Pattern | None
+    """None: zero embeddings, as `blind` makes them."""
+
+    @property
+    def encoder(self) -> EncoderName:
+        return self.writer.encoder
+
+    @property
+    def element_types(self) -> tuple[ElementType, ...]:
+        return self.writer.element_types
+
+    @property
+    def operations(self) -> tuple[str, ...] | None:
+        return self.writer.operations
+
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        """See PromptWriter. Raises InvalidPrompt where nothing is to be shown and the prompt has more than a matrix."""
+        if self.pattern is not None:
+            return self.writer.write(self.pattern, workload, prompt)
+        written = self.writer.write(pattern, workload, prompt)
+        if prompt.parent is not None or not isinstance(written, EmbeddingPrompt):
+            raise InvalidPrompt("only of a prompt that is a matrix, as embeddings, is nothing shown")
+        seen = written.embeddings.clone()
+        seen[len(HEADER_SIZES) : -1] = 0  # The last is `<bos>`.
+        return EmbeddingPrompt(seen, written.version)
+
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
+        return self.writer.prepared(weights, version)
+
+    def use_shipped(self) -> None:
+        self.writer.use_shipped()

@@ -19,11 +19,27 @@ UNUSUAL = {
 }
 """Kind of result file -> what the policy was shown."""
 
+ARM_WORDS: Mapping[str, str] = {
+    "on": "the tuner without its early end",
+    "auto": "with the policy",
+    "mutate": "and mutators",
+    "down": "the policy's engine never comes up",
+    "random": "a policy of random weights",
+    "draws": "programs of the families' grid by chance, until the seconds are over",
+    "mutants": "tuner and mutators, no policy",
+    "edits": "`auto`, and the policy is shown the fastest programs, too",
+    "sample": "the policy alone",
+    "shuffled": "the policy alone, shown another matrix of the run",
+    "blind": "the policy alone, shown no matrix",
+    "learned": "`auto` with another policy, which went on learning",
+    "sample-learned": "that policy alone",
+}
+"""Of `benchmarks.tuning.equal_seconds`, beside the tuner."""
+
 EQUAL_SECONDS = (
     "Every arm has the GPU for the same seconds on each matrix, sampling and grading both counted; then the arms' winners are timed in turns. "
-    "Gain: the tuner's time over the arm's, geometric mean (95 % over matrices, by bootstrap), above 1 the arm is faster. "
-    "on: the tuner without its early end. auto: with the policy. mutate: and mutators. down: the policy's engine never comes up. "
-    "random: a policy of random weights."
+    "Gain: the tuner's time over the arm's, geometric mean (95 % over matrices, by bootstrap), above 1 the arm is faster; an arm where nothing passed "
+    f"counts as the best routine. {' '.join(f'{arm}: {words}.' for arm, words in ARM_WORDS.items())}"
 )
 SAMPLES = (
     "Single samples at temperature 1, validation and generated matrices. In brackets 95 % over matrices, by bootstrap. Best of k: in the mean of the "
@@ -81,8 +97,9 @@ def equal_seconds_lines(result: Json) -> list[str]:
     """A kind of workload and arm a line."""
     classes = ["all", *(each.name for each in NNZ_CLASSES)]
     searches = _searches(result["rows"])
+    policies = ", learned ".join(name for name in (result["policy"], result.get("learned")) if name)
     lines = [
-        f"{result['seconds_each']:g} s a workload and arm; policy {result['policy']}, cost model {result['cost_model']}.",
+        f"{result['seconds_each']:g} s a workload and arm; policy {policies}, cost model {result['cost_model']}.",
         "",
         f"| workload | arm | {' | '.join(classes)} | candidates | seconds | won by |",
         "|---" * (len(classes) + 5) + "|",

@@ -2,6 +2,9 @@
 
     python -m benchmarks.tuning.equal_seconds PACK [--plan spmv:float32:1 spmm:float32:32 ...] [--seconds-each 10]
         [--arms families on auto mutate down random] [--matrices 12] [--seconds S] [--resume] [--out benchmarks/results]
+    python -m benchmarks.tuning.equal_seconds PACK --no-generated --names @benchmarks/ablation_matrices.txt --seconds-each 3
+        --plan spmv:float32:1 spmm:float32:32 --learned FOLDER --arms families draws mutants auto mutate edits learned sample
+        shuffled blind sample-learned
 
 Each workload is searched once by every arm, the arms in turns on the same matrix, their order another one for each workload:
 
@@ -12,8 +15,22 @@ Each workload is searched once by every arm, the arms in turns on the same matri
     down       `auto` whose policy's engine never comes up
     random     `auto` whose policy has random weights: what it writes is no program
 
+and where they are asked for
+
+    draws      programs of the families' grid by chance, each once, in batches as large as the tuner's
+    mutants    tuner and mutators, no policy
+    edits      `auto`, and the policy is shown the fastest programs, too (SPARSESMITH_GENERATOR_EDITS)
+    sample     the policy alone
+    shuffled   the same, shown the next matrix of the run, the last one the first; what it writes is graded on the right one
+    blind      the same, shown zero embeddings in the matrix's place
+    learned    `auto` with the policy of `--learned`, a folder
+    sample-learned   that policy alone
+
+There is one engine for the arms with the policy of `--policy`, one for those of `--learned`, one for `random`.
+
 An arm has the GPU for `--seconds-each`, by the wall clock, from the order to its last report: engine and evaluator share the
-GPU in that time, as in a service, so what the engine samples counts whether or not something is graded meanwhile. The library's routines are
+GPU in that time, as in a service, so what the engine samples counts whether or not something is graded meanwhile. Where nothing was
+proposed in that time, nothing passed; the first report may be late, by as long again. The library's routines are
 timed before the first arm; reading the matrix, too, is no arm's. An arm that has enough ends earlier. Then the arms' winners
 are timed at length in turns (`us`), the engine idle; of an arm where nothing passed the best routine's time counts. Gains are the tuner's time
 over the arm's, above 1 the arm is faster. Grading is in this process and its device's, with the inspections of an evaluator; there is no queue.
@@ -28,9 +45,8 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
@@ -39,16 +55,27 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
-import torch
 
-from benchmarks.learning.serving import idle_sampler, serving_sampler
 from benchmarks.matrices.suites import Matrix, Source, core_sources, generated_sources
 from benchmarks.measure.invention import digest
 from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
 from benchmarks.report.policy import arm_gains
+from benchmarks.tuning.arms import (
+    ARMS,
+    DEFAULT_ARMS,
+    LEARNED,
+    MOST_CANDIDATES,
+    STRATEGY,
+    Arm,
+    Samplers,
+    search_of,
+    serving_samplers,
+    showing,
+    sources_of,
+)
 from benchmarks.tuning.beside_parent import Kept
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_candidate
@@ -63,20 +90,15 @@ from services.evaluator.local import HeldMatrix
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.orders import KernelOrder
 from services.generator.policy.sampling import PolicySampler
-from services.generator.search import STRATEGIES, Sources, Standing, Strategy
-from services.generator.search.allocator import Allocator
-from services.generator.search.families import FamilyProposer
+from services.generator.search import Standing
 from services.generator.search.grading import Evaluations, GradingLimits, graded
-from services.generator.search.standing import Batch, source_of
-from services.generator.search.strategy import allotted
+from services.generator.search.standing import source_of
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
-from sparsesmith.errors import SparsesmithError
+from sparsesmith.errors import InvalidOption, SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
-from sparsesmith.policy.checkpoint import load_policy, save_policy, save_tokenizer
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
-from sparsesmith.tuning.tuner import TuningLimits
 from sparsesmith_proto.api import Budget, TuningOptions
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
@@ -90,11 +112,7 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 
-Arm = Literal["families", "on", "auto", "mutate", "down", "random"]
-ARMS: tuple[Arm, ...] = get_args(Arm)
 PLANS = ("spmv:float32:1", "spmv:float64:1", "spmm:float32:8", "spmm:float32:32", "spmm:float32:128")
-MOST_CANDIDATES = 4096
-NO_END = TuningLimits(patience=MOST_CANDIDATES, hope=-1.0)
 COMPILE_S = 60.0
 """For the winners, which compiled before."""
 READERS = 2
@@ -157,6 +175,7 @@ class _Results:
         return {
             "commit": self._options.commit or source_commit(),
             "policy": self._options.policy.name,
+            "learned": self._options.learned and self._options.learned.name,
             "cost_model": self._options.cost_model.name,
             "seconds_each": self._options.seconds_each,
             "arms": list(self._options.arms),
@@ -195,48 +214,30 @@ class _Results:
 
 
 async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, end: float) -> None:
-    work = [(plan, source) for plan, source in workloads(options) if not results.knows(source.name, plan)]
+    asked = workloads(options)
+    others = shown_instead([source for _, source in asked]) if "shuffled" in options.arms else {}
+    work = [
+        _Work(plan, source, others.get(source.name)) for plan, source in asked if not results.knows(source.name, plan)
+    ]
     async with AsyncExitStack() as stack:
-        samplers, models = await _samplers(stack, options), CostModels(options.cost_model)
+        samplers = await serving_samplers(stack, {*options.arms}, options.policy, options.learned)
+        models = CostModels(options.cost_model)
         for number, (plan, read) in enumerate(_read_ahead(work)):
             if time.monotonic() > end:
                 return
-            matrix = await asyncio.to_thread(read.result)
+            matrix, other = await asyncio.to_thread(read.result)
             row: Row = {"name": matrix.name, "class": matrix.matrix_class, "split": matrix.split}
             row |= {"nnz": matrix.pattern.nnz, "workload": told_plan(plan)}
+            arms_samplers = dict(samplers)
+            if other is not None:
+                row["shown"] = other.name
+                arms_samplers["shuffled"] = showing(samplers["shuffled"], other.pattern)
             try:
-                row |= await _contested(bench, matrix, plan, samplers, models, options, number)
+                row |= await _contested(bench, matrix, plan, arms_samplers, models, options, number)
             except SparsesmithError as error:
                 row["failed"] = error.message
             results.add(row)
             print(_line(row), flush=True)
-
-
-async def _samplers(stack: AsyncExitStack, options: argparse.Namespace) -> dict[Arm, PolicySampler]:
-    """Of the arms that have one."""
-    settings = GeneratorSettings(policy_dir=options.policy)
-    found: dict[Arm, PolicySampler] = {}
-    if {"auto", "mutate"} & {*options.arms}:
-        found["auto"] = found["mutate"] = await stack.enter_async_context(serving_sampler(settings))
-    if "down" in options.arms:
-        found["down"] = idle_sampler(settings)
-    if "random" in options.arms:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ss-random-")))
-        random_policy(options.policy, folder)
-        broken = settings.model_copy(update={"policy_dir": folder})
-        found["random"] = await stack.enter_async_context(serving_sampler(broken))
-    return found
-
-
-def random_policy(policy: Path, folder: Path) -> None:
-    """The policy with weights that nobody trained."""
-    known = load_policy(policy)
-    torch.manual_seed(0)
-    for weights in [*known.model.parameters(), *known.encoder.parameters()]:
-        if weights.dim() > 1:
-            torch.nn.init.normal_(weights, std=0.02)
-    save_policy(known, folder)
-    save_tokenizer((policy / "tokenizer.json").read_text(encoding="utf-8"), folder)
 
 
 def workloads(options: argparse.Namespace) -> list[tuple[Plan, Source]]:
@@ -259,10 +260,31 @@ def _evenly(count: int, most: int) -> list[int]:
     return list(range(count)) if count <= most else [round(place * (count - 1) / (most - 1)) for place in range(most)]
 
 
-def _read_ahead(work: Sequence[tuple[Plan, Source]]) -> Iterator[tuple[Plan, "Future[Matrix]"]]:
+def shown_instead(sources: Sequence[Source]) -> dict[str, Source]:
+    """The next matrix in the place of each, by name. Raises InvalidOption where there is no other."""
+    order = list({each.name: each for each in sources}.values())
+    if len(order) < 2:
+        raise InvalidOption(f"shuffled: {len(order)} matrices are there, at least 2 are needed", field="arms")
+    return {each.name: following for each, following in zip(order, [*order[1:], order[0]], strict=True)}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One workload; picklable."""
+
+    plan: Plan
+    source: Source
+    shown: Source | None
+    """In the place of its matrix, to one arm."""
+
+    def load(self) -> tuple[Matrix, Matrix | None]:
+        return self.source.load(), None if self.shown is None else self.shown.load()
+
+
+def _read_ahead(work: Sequence[_Work]) -> Iterator[tuple[Plan, "Future[tuple[Matrix, Matrix | None]]"]]:
     """Matrices in other processes, in order."""
     with ProcessPoolExecutor(READERS, mp_context=get_context("spawn")) as readers:
-        asked = ((plan, readers.submit(source.load)) for plan, source in work)
+        asked = ((each.plan, readers.submit(each.load)) for each in work)
         waiting = list(islice(asked, AHEAD))
         try:
             while waiting:
@@ -276,7 +298,7 @@ async def _contested(
     bench: _Bench,
     matrix: Matrix,
     plan: Plan,
-    samplers: Mapping[Arm, PolicySampler],
+    samplers: Samplers,
     models: CostModels,
     options: argparse.Namespace,
     number: int,
@@ -318,12 +340,15 @@ async def searched(
     """One search: what it took and brought, and its fastest program."""
     settings, standing = GeneratorSettings(), Standing()
     task, found = _task(arm, problem, options.seconds_each), list[Evaluation]()
-    sources = Sources(sampler, settings.batch_candidates, settings.samples_in_flight, models, mutates=arm == "mutate")
-    batches = STRATEGY[arm](task, sources, MOST_CANDIDATES, standing)
+    batches = STRATEGY[arm](task, sources_of(arm, sampler, models), MOST_CANDIDATES, standing)
     limits = GradingLimits(settings.batches_in_flight, options.seconds_each)
-    async for report in graded(batches, task, here, limits, standing.lost):
-        standing.add(report)
-        found += report.evaluations
+    try:
+        async for report in graded(batches, task, here, limits, standing.lost):
+            standing.add(report)
+            found += report.evaluations
+    except Unavailable:
+        if not _was_slow(task, sampler, standing):
+            raise
     seconds = task.elapsed_s
     passed = [(each.outcome.standing, each) for each in found if isinstance(each.outcome, Passed)]
     winner = min(passed, key=lambda pair: pair[0])[1] if passed else None
@@ -346,17 +371,10 @@ async def searched(
     return row, winner
 
 
-def families_on(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
-    """The tuner until its grid or its budget is spent."""
-    proposer = FamilyProposer(task, sources.cost_models, limit, NO_END)
-    return allotted([proposer], Allocator(task.run_id), standing, sources.batch_candidates)
-
-
-STRATEGY: Mapping[Arm, Strategy] = {
-    "families": STRATEGIES["families"],
-    "on": families_on,
-    **dict.fromkeys(("auto", "mutate", "down", "random"), STRATEGIES["auto"]),
-}
+def _was_slow(task: TuningTask, sampler: PolicySampler | None, standing: Standing) -> bool:
+    """Whether an engine that serves wrote nothing in an arm's seconds: the arm brought nothing, which is a result."""
+    is_serving = sampler is not None and sampler.host.engine is not None
+    return is_serving and task.left_s <= 0 and not any(each.proposed for each in standing.sources())
 
 
 def paired(bench: _Bench, problem: Problem, candidates: Sequence[Candidate]) -> tuple[float, dict[str, float]]:
@@ -413,7 +431,7 @@ def _task(arm: Arm, problem: Problem, seconds: float) -> TuningTask:
         operation=workload.operation,
         element_type=workload.element_type,
         num_dense_cols=workload.num_dense_cols,
-        search="families" if arm in ("families", "on") else "auto",
+        search=search_of(arm),
         budget=Budget(candidates=MOST_CANDIDATES, seconds=seconds),
     )
     assert workload.pattern is not None, "of a matrix"
@@ -442,26 +460,31 @@ def _line(row: Row) -> str:
     return f"{row['name']} {row['nnz']} {row['workload']} routine {row['best_routine_us']:.3f}: {', '.join(told)}"
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, fromfile_prefix_chars="@"
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns")
     parser.add_argument("--seconds-each", type=float, default=10.0, help="of the GPU, an arm and workload")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=DEFAULT_ARMS)
     parser.add_argument("--matrices", type=int, default=1000, help="at most, evenly taken")
-    parser.add_argument("--names", nargs="+", help="only these matrices")
+    parser.add_argument("--names", nargs="+", help="only these matrices; @FILE: those of a file, one a line")
     parser.add_argument("--no-generated", action="store_true")
     parser.add_argument("--generated-products", type=float, default=3.3e8, help="nnz x columns at most")
     parser.add_argument("--policy", type=Path, default=ROOT / "models" / "sparsesmith-28m")
+    parser.add_argument("--learned", type=Path, help="folder of another policy, for the arms of this name")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="no workload is begun after this time")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.arms = [arm for arm in ARMS if arm in options.arms]
     if "families" not in options.arms:
         parser.error("--arms lacks families: gains are over it")
+    if options.learned is None and LEARNED & {*options.arms}:
+        parser.error(f"--learned is missing: the arms {', '.join(sorted(LEARNED))} are of that policy")
     return options
 
 

@@ -9,20 +9,36 @@ import pytest
 import scipy.sparse
 import torch
 
-from benchmarks.learning.conditioning import blind, shuffled
+from benchmarks.learning.conditioning import ShownInstead, blind, shuffled
 from benchmarks.learning.engine_rate import rate_of
 from benchmarks.matrices.suites import permuted
 from benchmarks.measure.invention import invented, kinships_among, masked
-from benchmarks.report.policy import arm_gains, best_of, equal_seconds_lines, mean_interval, rate_lines, sample_lines
-from services.generator.policy.engine import Sample
+from benchmarks.origin import ROOT
+from benchmarks.report.policy import (
+    ARM_WORDS,
+    EQUAL_SECONDS,
+    arm_gains,
+    best_of,
+    equal_seconds_lines,
+    mean_interval,
+    rate_lines,
+    sample_lines,
+)
+from benchmarks.tuning.arms import ARMS
+from services.generator.policy.engine import EmbeddingPrompt, InvalidPrompt, Sample
+from services.generator.policy.matrix_policy import MatrixPrompts
 from sparsesmith.families import FamilyInstance
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.policy.embedding import load_embedder
 from sparsesmith.policy.encoder import MatrixEncoder, collate
-from sparsesmith.prompts.arrays import matrix_inputs, pattern_features
+from sparsesmith.prompts.arrays import matrix_inputs, pattern_features, prompt_inputs
 from sparsesmith.prompts.header import HEADER_SIZES, header
 from sparsesmith.tuning.grid import grid_of
+from sparsesmith_proto.kernel import Parent
 from tests.benchmarks.suites import make_row, make_suite
-from tests.generator.orders import make_pattern
+from tests.generator.orders import make_pattern, make_prompt, make_workload
+
+PARENT = Parent(program="//@ format csr", report="passed")
 
 
 def make_sample(us: float | None, **changes: Any) -> dict[str, Any]:
@@ -93,6 +109,17 @@ def test_gains_are_over_families_by_class_and_leave_out_what_failed() -> None:
     assert "2.000x (2.000 to 2.000), 1 | - | 1.000x" in line
 
 
+def test_the_report_says_what_each_arm_is_and_which_policy_had_learned() -> None:
+    assert [arm for arm in ARMS if arm != "families"] == list(ARM_WORDS)
+    assert "blind: the policy alone, shown no matrix." in EQUAL_SECONDS
+    rows = [make_arms(1000, families=2.0, blind=4.0, learned=1.0)]
+    told = {"seconds_each": 3.0, "policy": "p", "cost_model": "c", "kinds": arm_gains(rows), "rows": rows}
+    first, *_, blind_line, learned_line = equal_seconds_lines({**told, "learned": "new"})
+    assert first == "3 s a workload and arm; policy p, learned new, cost model c."
+    assert "| blind | 0.500x" in blind_line and "| learned | 2.000x" in learned_line
+    assert equal_seconds_lines({**told, "learned": None})[0] == "3 s a workload and arm; policy p, cost model c."
+
+
 def test_single_samples_are_told_and_files_without_them_say_so() -> None:
     outcomes = {"passed": 3, "mismatch": 1}
     samples = [make_sample(5.0, text=str(n), kind="no_family", other_code=n > 0) for n in range(3)] + [
@@ -147,6 +174,28 @@ def test_a_blind_encoder_says_only_what_is_asked_for() -> None:
     unseen = encoder(batch)
     assert not torch.equal(seen[0], seen[1]) and torch.equal(unseen[0], unseen[1])
     assert torch.equal(unseen[:, : len(HEADER_SIZES)], seen[:, : len(HEADER_SIZES)])
+
+
+def test_a_prompt_shows_another_matrix_or_none_in_the_right_ones_place() -> None:
+    policy = ROOT / "models" / "sparsesmith-28m"
+    writer = MatrixPrompts(policy)
+    own, other = make_pattern(), make_pattern(seed=3)
+    workload, prompt = make_workload(own), make_prompt(encoder=writer.encoder)
+
+    def written(shown: Any) -> torch.Tensor:
+        found = shown.write(own, workload, prompt)
+        assert isinstance(found, EmbeddingPrompt) and found.version == 0
+        return found.embeddings
+
+    embedder = load_embedder(policy)
+    of_other = embedder.embed([prompt_inputs(other, make_workload(other), prompt)])[0]
+    blind(embedder.encoder)
+    of_none = embedder.embed([prompt_inputs(own, workload, prompt)])[0]
+    assert torch.equal(written(ShownInstead(writer, other)), of_other)
+    assert torch.equal(written(ShownInstead(writer, None)), of_none)
+    assert not torch.equal(written(writer), of_none) and not torch.equal(written(writer), of_other)
+    with pytest.raises(InvalidPrompt, match="only of a prompt that is a matrix"):
+        ShownInstead(writer, None).write(own, workload, make_prompt(encoder=writer.encoder, parent=PARENT))
 
 
 def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
