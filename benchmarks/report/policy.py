@@ -25,6 +25,7 @@ ARM_WORDS: Mapping[str, str] = {
     "mutate": "and mutators",
     "down": "the policy's engine never comes up",
     "random": "a policy of random weights",
+    "polish": "the tuner, and in the end its fastest programs with blocks of sizes that no family offers",
     "draws": "programs of the families' grid by chance, until the seconds are over",
     "mutants": "tuner and mutators, no policy",
     "edits": "`auto`, and the policy is shown the fastest programs, too",

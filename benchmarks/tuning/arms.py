@@ -43,6 +43,7 @@ Arm = Literal[
     "mutate",
     "down",
     "random",
+    "polish",
     "draws",
     "mutants",
     "edits",
@@ -73,7 +74,7 @@ def search_of(arm: Arm) -> SearchStrategy:
     """As an order names it."""
     if arm in ALONE:
         return "sample"
-    return "families" if arm in ("families", "on", "draws") else "auto"
+    return "families" if arm in ("families", "on", "polish", "draws") else "auto"
 
 
 def sources_of(arm: Arm, sampler: PolicySampler | None, models: CostModels) -> Sources:
@@ -83,7 +84,7 @@ def sources_of(arm: Arm, sampler: PolicySampler | None, models: CostModels) -> S
     if arm == "edits" and sampler is not None:
         editor = Editor(sampler, POLICY, settings.samples_in_flight)
         return replace(sources, edits=True, writers=Writers(editor=editor))
-    return replace(sources, mutates=arm in ("mutate", "mutants"))
+    return replace(sources, mutates=arm in ("mutate", "mutants"), polishes=arm == "polish")
 
 
 class DrawProposer:

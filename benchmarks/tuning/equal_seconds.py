@@ -17,6 +17,7 @@ Each workload is searched once by every arm, the arms in turns on the same matri
 
 and where they are asked for
 
+    polish     the tuner, and in the end its fastest programs with blocks of sizes that no family offers
     draws      programs of the families' grid by chance, each once, in batches as large as the tuner's
     mutants    tuner and mutators, no policy
     edits      `auto`, and the policy is shown the fastest programs, too (SPARSESMITH_GENERATOR_EDITS)
@@ -93,6 +94,7 @@ from services.generator.policy.sampling import PolicySampler
 from services.generator.search import Standing
 from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import source_of
+from services.generator.search.verdict import Progress
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.errors import InvalidOption, SparsesmithError, Unavailable
@@ -339,23 +341,23 @@ async def searched(
 ) -> tuple[Row, Evaluation | None]:
     """One search: what it took and brought, and its fastest program."""
     settings, standing = GeneratorSettings(), Standing()
-    task, found = _task(arm, problem, options.seconds_each), list[Evaluation]()
+    task = _task(arm, problem, options.seconds_each)
+    progress = Progress(task)
     batches = STRATEGY[arm](task, sources_of(arm, sampler, models), MOST_CANDIDATES, standing)
     limits = GradingLimits(settings.batches_in_flight, options.seconds_each)
     try:
         async for report in graded(batches, task, here, limits, standing.lost):
             standing.add(report)
-            found += report.evaluations
+            progress.add(report)
     except Unavailable:
         if not _was_slow(task, sampler, standing):
             raise
     seconds = task.elapsed_s
-    passed = [(each.outcome.standing, each) for each in found if isinstance(each.outcome, Passed)]
-    winner = min(passed, key=lambda pair: pair[0])[1] if passed else None
+    winner = None if progress.best is None else progress.best.evaluation
     row: Row = {
         "seconds": round(seconds, 3),
-        "candidates": len(found),
-        "passed": len(passed),
+        "candidates": progress.num_graded,
+        "passed": progress.outcomes["passed"],
         "search_us": None if winner is None else _us(winner),
         "by": None if winner is None else source_of(winner.candidate),
         "sources": {
