@@ -159,8 +159,14 @@ class Here:
         self._turn = asyncio.Lock()
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        """A job that is cancelled keeps the device until it ends by itself: the next arm must not meet it there."""
         async with self._turn:
-            return await asyncio.to_thread(self._grader.grade, job, self._held)
+            grading = asyncio.ensure_future(asyncio.to_thread(self._grader.grade, job, self._held))
+            try:
+                return await asyncio.shield(grading)
+            except asyncio.CancelledError:
+                await asyncio.wait({grading})
+                raise
 
 
 class _Results:

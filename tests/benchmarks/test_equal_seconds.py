@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import csv
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from benchmarks.learning.serving import idle_sampler
 from benchmarks.matrices.suites import Packed
 from benchmarks.origin import ROOT
 from benchmarks.tuning.arms import ARMS, DEFAULT_ARMS, Arm, draws, search_of, serving_samplers, showing, sources_of
-from benchmarks.tuning.equal_seconds import _options, searched, shown_instead, workloads
+from benchmarks.tuning.equal_seconds import Here, _options, searched, shown_instead, workloads
+from services.evaluator.local import HeldMatrix
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidOption, Unavailable
@@ -23,7 +25,7 @@ from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from tests.generator.orders import make_pattern, make_task, make_workload
-from tests.generator.reports import make_passed, make_timing, report_for
+from tests.generator.reports import make_candidate, make_passed, make_timing, report_for
 
 
 class Graders:
@@ -87,6 +89,36 @@ def test_a_policy_alone_whose_engine_does_not_serve_is_a_failure_and_no_result()
     problem = Problem(make_workload(pattern), pattern)
     with pytest.raises(Unavailable, match="no candidate was proposed"):
         asyncio.run(searched("sample", problem, Graders(), sampler, CostModels(), options))
+
+
+def test_a_job_that_is_cancelled_keeps_the_device_until_it_has_ended() -> None:
+    held, under_way = HeldMatrix(make_pattern(), None), list[int]()
+
+    class Slow:
+        """Counts who uses the device."""
+
+        num_using = 0
+
+        def grade(self, job: EvaluationJob, _: HeldMatrix) -> EvaluationReport:
+            self.num_using += 1
+            under_way.append(self.num_using)
+            time.sleep(0.2)
+            self.num_using -= 1
+            return report_for(job, make_passed(make_timing(5)))
+
+    async def cancelled_then_next() -> None:
+        here = Here(Slow(), held)  # type: ignore[arg-type]
+        job = EvaluationJob(
+            job_id="job", workload=make_workload(held.pattern), candidates=(make_candidate("a", "text"),), budget_s=1
+        )
+        first = asyncio.create_task(here.grade(job))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        await asyncio.gather(here.grade(job), first, return_exceptions=True)
+        assert first.cancelled()
+
+    asyncio.run(cancelled_then_next())
+    assert under_way == [1, 1]
 
 
 def test_only_a_policy_that_is_shown_embeddings_can_be_shown_none() -> None:
