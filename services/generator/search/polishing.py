@@ -59,7 +59,8 @@ class Polisher:
         return self._waits is not None and self._waits[0].num_back > self._waits[1]
 
     async def propose(self, size: int, standing: Standing) -> Batch:
-        """A round. Empty while anything is under way: which is the fastest is not known."""
+        """A whole round, whatever size is asked for. Empty while anything is under way: which is the fastest is not
+        known."""
         self._waits = (standing, standing.num_back) if standing.num_under_way else None
         if self._waits is not None:
             return ()
@@ -67,7 +68,7 @@ class Polisher:
         if best is None or self._num_rounds >= ROUNDS or (self._aim_us or standing.best_us) < standing.best_us:
             raise Exhausted
         self._num_rounds, self._aim_us = self._num_rounds + 1, WORTHWHILE * standing.best_us
-        room = min(size, self._limit - standing.num_back)
+        room = self._limit - standing.num_back
         batch = await asyncio.to_thread(self._round, best, standing.after(0), room)
         if not batch:
             raise Exhausted
