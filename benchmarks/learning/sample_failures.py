@@ -3,7 +3,8 @@
     python -m benchmarks.learning.sample_failures PACK SAMPLES.jsonl [--max-nnz 60000] [--types float32]
 
 SAMPLES as `sample_policy` writes it. The result counts samples, so that a text that was drawn twice counts twice, and
-holds one message and one program of each kind of failure, the most frequent kind first.
+holds one message and one program of each kind of failure, the most frequent kind first. `pass_at`: the chance that one of
+k samples passes, the mean over matrices (Chen et al. 2021, unbiased); `different`: texts that passed, of so many samples.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import ROOT, command, machine, source_commit
+from benchmarks.tuning.refine_ablation import pass_at
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix, grader_here
 from services.evaluator.settings import EvaluatorSettings
@@ -29,6 +31,7 @@ OUT = ROOT / "benchmarks" / "results" / "cpu" / "sample-failures.json"
 BATCH = 12
 EXAMPLES = 3
 """Kinds of failure whose program is kept, of each operation."""
+KS = (1, 4, 16, 64, 256)
 _FORMAT = re.compile(r"^//@ format (\w+)", re.MULTILINE)
 
 
@@ -39,19 +42,25 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By outcome and format."""
-    matrices: dict[str, int] = field(default_factory=dict)
+    samples: Counter[str] = field(default_factory=Counter)
+    """Of each matrix."""
+    failed: Counter[str] = field(default_factory=Counter)
     """Failed samples of each matrix."""
+    different: Counter[str] = field(default_factory=Counter)
+    """Texts that passed, of each matrix."""
     examples: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
 
     def count(self, matrix: str, written: str, evaluation: Evaluation, times: int) -> None:
         outcome = evaluation.outcome
         self.outcomes[outcome.outcome] += times
+        self.samples[matrix] += times
         if isinstance(outcome, Passed):
+            self.different[matrix] += 1
             return
         stored = _FORMAT.search(written)
         kind = outcome.outcome, stored[1] if stored else "none"
         self.failures[kind] += times
-        self.matrices[matrix] = self.matrices.get(matrix, 0) + times
+        self.failed[matrix] += times
         message = str(outcome.model_dump().get("message", ""))
         self.examples.setdefault(kind, {"matrix": matrix, "message": message, "program": written})
 
@@ -63,9 +72,21 @@ class Tally:
             "element_type": element_type,
             "outcomes": dict(self.outcomes.most_common()),
             "failures": [{"outcome": kind[0], "format": kind[1], "samples": count} for kind, count in ranked],
-            "failed_by_matrix": dict(sorted(self.matrices.items(), key=lambda entry: -entry[1])),
+            "failed_by_matrix": dict(self.failed.most_common()),
+            "samples": max(self.samples.values()),
+            "pass_at": self.pass_at(),
+            "different": dict(self.different.most_common()),
             "examples": [{"outcome": kind[0], "format": kind[1], **told} for kind, told in examples.items()],
         }
+
+    def pass_at(self) -> dict[int, float]:
+        """By k, as far as every matrix has so many samples."""
+        told = {}
+        for k in KS:
+            if k <= min(self.samples.values()):
+                chances = [pass_at(k, count, count - self.failed[name]) for name, count in self.samples.items()]
+                told[k] = round(sum(chances) / len(chances), 4)
+        return told
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -29,5 +29,7 @@ def test_failures_are_counted_by_outcome_and_format_as_often_as_they_were_drawn(
     assert row["outcomes"] == {"mismatch": 2, "passed": 1, "rejected": 1}
     assert row["failures"][0] == {"outcome": "mismatch", "format": "csr", "samples": 2}
     assert row["failed_by_matrix"] == {"small": 3}
+    assert (row["samples"], row["different"]) == (4, {"small": 1})
+    assert row["pass_at"] == {"1": 0.25, "4": 1.0}
     assert row["examples"][0]["program"] == wrong
     assert "lunch" in row["examples"][1]["message"]

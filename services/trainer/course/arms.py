@@ -23,7 +23,7 @@ ARMS: Mapping[str, Arm] = {
     "ppo": Arm(),
     "rloo": Arm({"ALGORITHM": "rloo"}),
     "expert": Arm({"ALGORITHM": "expert"}),
-    "ppo-fast": Arm({**LONG_STEPS, "CRITIC_WARMUP": "1"}),
+    "ppo-fast": Arm(LONG_STEPS),
     "expert-fast": Arm({"ALGORITHM": "expert", **LONG_STEPS}),
     "paper": Arm({"REWARD": "paper"}),
     "paper-bounded": Arm({"REWARD": "paper_bounded"}),
@@ -40,6 +40,6 @@ ARMS: Mapping[str, Arm] = {
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
     "start": Arm(),
 }
-"""`start` is judged and learns nothing. `fast`: longer steps, of PPO from the second update on. `lambda-0.95` is the
+"""`start` is judged and learns nothing. `fast`: longer steps. `lambda-0.95` is the
 credit of old, `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation`
 learns from what the families find, `own-imitation` from the policy's own finds."""

@@ -37,7 +37,7 @@ from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.api import Fleet
 
 POLL_S = 0.5
-CRITIC_WARMUP = 4
+CRITIC_WARMUP = 1
 """Updates that the policy waits for its critic at most: a course of minutes has some tens in all."""
 CACHED_BASELINES = 256
 """As an evaluator keeps by itself; of a course all workloads' are kept, which come again."""
