@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from services.generator.search import STRATEGIES, Sources, Standing
+from services.generator.search import STRATEGIES, Sources, Standing, polishing
 from services.generator.search.grading import GradingLimits, graded
-from services.generator.search.polishing import NEAR, OF_ANOTHER_FAMILY, ROUND, ROUNDS, WORTHWHILE
+from services.generator.search.polishing import NEAR, OF_ANOTHER_FAMILY, ROUND, ROUNDS, WORTHWHILE, may_polish
 from services.generator.task import TuningTask
 from sparsesmith_proto.api import SearchStrategy
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mutated, Outcome, Passed
+from sparsesmith_proto.kernel import Candidate, EstimatedTiming, Evaluation, FromFamily, Mutated, Outcome, Passed
 from tests.generator.orders import make_pattern, make_task
 from tests.generator.reports import make_passed, make_timing
 from tests.generator.test_mutate_search import Graders, better_when_changed, by_text, mutated
@@ -85,6 +85,26 @@ def test_other_operations_are_left_as_they_are() -> None:
     evaluations, _ = polished("families", Graders(by_text), task)
     assert evaluations
     assert mutated(evaluations) == {}
+
+
+def test_estimated_times_are_not_polished() -> None:
+    def estimated(candidate: Candidate) -> Outcome:
+        outcome = by_text(candidate)
+        assert isinstance(outcome, Passed)
+        timing = EstimatedTiming(median_us=outcome.timing.median_us, traffic_model="of a test")
+        return outcome.model_copy(update={"timing": timing})
+
+    evaluations, _ = polished("families", Graders(estimated), tuning())
+    assert evaluations
+    assert mutated(evaluations) == {}
+
+
+def test_large_matrices_are_left_to_the_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tuning()
+    assert task.problem.matrix is not None
+    assert may_polish(task)
+    monkeypatch.setattr(polishing, "MOST_NNZ", task.problem.matrix.nnz - 1)
+    assert not may_polish(task)
 
 
 def test_a_round_goes_on_from_a_gain_that_is_more_than_noise() -> None:

@@ -5,7 +5,7 @@ The tuner leaves next to nothing in its grid; of what lies outside, these few ch
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from sparsesmith.program.atomics import allowed_texts
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mutated, Passed
+from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, MeasuredTiming, Mutated, Passed
 
 ROUND = 8
 """Changes of the fastest."""
@@ -66,12 +66,14 @@ class Polisher:
         self._waits = (standing, standing.num_back) if standing.num_under_way else None
         if self._waits is not None:
             return ()
-        best = standing.best
-        if best is None or self._num_rounds >= ROUNDS or (self._aim_us or standing.best_us) < standing.best_us:
+        reports = standing.after(0)
+        best = min(
+            (each for report in reports for each in report.evaluations if _is_measured(each)), key=_us, default=None
+        )
+        if best is None or self._num_rounds >= ROUNDS or (self._aim_us is not None and _us(best) > self._aim_us):
             raise Exhausted
-        self._num_rounds, self._aim_us = self._num_rounds + 1, WORTHWHILE * standing.best_us
-        room = self._limit - standing.num_back
-        batch = await asyncio.to_thread(self._round, best, standing.after(0), room)
+        self._num_rounds, self._aim_us = self._num_rounds + 1, WORTHWHILE * _us(best)
+        batch = await asyncio.to_thread(self._round, best, reports, self._limit - standing.num_back)
         if not batch:
             raise Exhausted
         return batch
@@ -84,15 +86,14 @@ class Polisher:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _round(self, best: Evaluation, reports: Iterable[EvaluationReport], room: int) -> Batch:
-        reports = list(reports)
+    def _round(self, best: Evaluation, reports: Sequence[EvaluationReport], room: int) -> Batch:
         self._tried |= {each.candidate.program for report in reports for each in report.evaluations}
         chosen = list(islice(self._changes(best, reports), ROUND))
         if self._num_rounds == 1 and (other := _of_another_family(best, reports)) is not None:
             chosen += islice(self._changes(other, reports), OF_ANOTHER_FAMILY)
         return tuple(chosen[: max(0, room)])
 
-    def _changes(self, parent: Evaluation, reports: Iterable[EvaluationReport]) -> Iterator[Candidate]:
+    def _changes(self, parent: Evaluation, reports: Sequence[EvaluationReport]) -> Iterator[Candidate]:
         subject = self._subject(parent.candidate)
         if subject is None:
             return
@@ -104,7 +105,7 @@ class Polisher:
                 yield self._candidate(parent.candidate, mutant, report)
 
     def _candidate(self, parent: Candidate, mutant: Mutant, report: str) -> Candidate:
-        name = f"{self._task.run_id}-m{len(self._sent)}"
+        name = f"{self._task.run_id}-l{len(self._sent)}"
         self._sent[name] = mutant
         generation = 1 + (parent.origin.generation if isinstance(parent.origin, Mutated) else 0)
         origin = Mutated(
@@ -117,23 +118,30 @@ class Polisher:
         return subject_of_candidate(candidate, self._task) if sent is None else sent.subject
 
 
-def _of_another_family(best: Evaluation, reports: Iterable[EvaluationReport]) -> Evaluation | None:
+def _of_another_family(best: Evaluation, reports: Sequence[EvaluationReport]) -> Evaluation | None:
     """The fastest that is near the best."""
     known = best.candidate.origin
-    best_us = _median_us(best)
-    others = [
-        each
+    of_families = [
+        (origin.family, each)
         for report in reports
         for each in report.evaluations
-        if isinstance(each.outcome, Passed)
-        and isinstance(each.candidate.origin, FromFamily)
-        and not (isinstance(known, FromFamily) and known.family == each.candidate.origin.family)
-        and 0 < _median_us(each) <= NEAR * best_us
+        if _is_measured(each) and isinstance(origin := each.candidate.origin, FromFamily)
     ]
-    return min(others, key=_median_us, default=None)
+    others = [
+        each
+        for family, each in of_families
+        if not (isinstance(known, FromFamily) and known.family == family) and _us(each) <= NEAR * _us(best)
+    ]
+    return min(others, key=_us, default=None)
 
 
-def _median_us(evaluation: Evaluation) -> float:
+def _is_measured(evaluation: Evaluation) -> bool:
+    """An estimate of an interpreter does not tell sizes of blocks apart as a GPU does."""
+    outcome = evaluation.outcome
+    return isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming) and outcome.timing.median_us > 0
+
+
+def _us(evaluation: Evaluation) -> float:
     assert isinstance(evaluation.outcome, Passed)
     return evaluation.outcome.timing.median_us
 
