@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import ROOT, command, machine, source_commit
-from benchmarks.tuning.refine_ablation import pass_at
+from benchmarks.report.results import pass_at
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix, grader_here
 from services.evaluator.settings import EvaluatorSettings

@@ -95,9 +95,13 @@ def geometric_interval(values: Sequence[float]) -> Interval:
 
 
 def equal_seconds_lines(result: Json) -> list[str]:
-    """A kind of workload and arm a line."""
+    """A kind of workload and arm a line, and an arm a line over all kinds."""
     classes = ["all", *(each.name for each in NNZ_CLASSES)]
-    searches = _searches(result["rows"])
+    rows, kinds = result["rows"], result["kinds"]
+    if len(kinds) > 1:
+        together = [{**row, "workload": "all workloads"} for row in rows]
+        rows, kinds = [*rows, *together], {**kinds, **arm_gains(together)}
+    searches = _searches(rows)
     policies = ", learned ".join(name for name in (result["policy"], result.get("learned")) if name)
     lines = [
         f"{result['seconds_each']:g} s a workload and arm; policy {policies}, cost model {result['cost_model']}.",
@@ -105,7 +109,7 @@ def equal_seconds_lines(result: Json) -> list[str]:
         f"| workload | arm | {' | '.join(classes)} | candidates | seconds | won by |",
         "|---" * (len(classes) + 5) + "|",
     ]
-    for kind, arms in result["kinds"].items():
+    for kind, arms in kinds.items():
         for arm, found in {"families": {}, **arms}.items():
             gains = ["1" if arm == "families" else _gain(found.get(name)) for name in classes]
             lines.append(f"| {kind} | {arm} | {' | '.join(gains)} | {searches(kind, arm)} |")

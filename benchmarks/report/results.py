@@ -261,6 +261,11 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
+def pass_at(k: int, answers: int, passed: int) -> float:
+    """The chance that one of k answers passes, of so many of which so many did (Chen et al. 2021, section 2.1)."""
+    return 1 - math.comb(answers - passed, k) / math.comb(answers, k)
+
+
 def median(values: Iterable[float]) -> float:
     """NaN of none."""
     ordered = sorted(values)

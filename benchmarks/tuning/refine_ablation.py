@@ -23,14 +23,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import comb
 from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.learning.serving import serving_sampler
 from benchmarks.measure.tasks import Tasks
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
-from benchmarks.report.results import geometric_mean
+from benchmarks.report.results import geometric_mean, pass_at
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
@@ -274,11 +273,6 @@ def written_of(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
         "direct": len(direct),
         "direct_passed": sum(direct),
     }
-
-
-def pass_at(k: int, answers: int, passed: int) -> float:
-    """The chance that one of k answers passes, of so many of which so many did (Chen et al. 2021, section 2.1)."""
-    return 1 - comb(answers - passed, k) / comb(answers, k)
 
 
 def model_figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tuning.refine_ablation import Here, Turn, Waits, model_figures, pass_at, summarize, written_of
+from benchmarks.report.results import pass_at
+from benchmarks.tuning.refine_ablation import Here, Turn, Waits, model_figures, summarize, written_of
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mismatch, Outcome, Written
 from tests.generator.reports import make_passed, make_timing, report_for

@@ -5,6 +5,7 @@ The tuner leaves next to nothing in its grid; of what lies outside, these few ch
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import islice
 from typing import Any, cast
@@ -12,14 +13,14 @@ from typing import Any, cast
 from services.generator.search.proposer import Exhausted
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
-from services.generator.writing.mutation import subject_of_candidate
+from services.generator.writing import Attempt
+from services.generator.writing.mutation import changed_candidate, subject_of_candidate
 from sparsesmith.mutation import WORTH, Mutant, Subject
 from sparsesmith.mutation.likely import likely_mutants
 from sparsesmith.program.atomics import allowed_texts
-from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, MeasuredTiming, Mutated, Passed
+from sparsesmith_proto.kernel import Candidate, FromFamily, MeasuredTiming, Mutated, Passed
 
 ROUND = 8
 """Changes of the fastest."""
@@ -66,14 +67,12 @@ class Polisher:
         self._waits = (standing, standing.num_back) if standing.num_under_way else None
         if self._waits is not None:
             return ()
-        reports = standing.after(0)
-        best = min(
-            (each for report in reports for each in report.evaluations if _is_measured(each)), key=_us, default=None
-        )
+        graded = [each for report in standing.after(0) for each in _attempts(report)]
+        best = min(filter(_is_measured, graded), key=_us, default=None)
         if best is None or self._num_rounds >= ROUNDS or (self._aim_us is not None and _us(best) > self._aim_us):
             raise Exhausted
         self._num_rounds, self._aim_us = self._num_rounds + 1, WORTHWHILE * _us(best)
-        batch = await asyncio.to_thread(self._round, best, reports, self._limit - standing.num_back)
+        batch = await asyncio.to_thread(self._round, best, graded, self._limit - standing.num_back)
         if not batch:
             raise Exhausted
         return batch
@@ -86,64 +85,53 @@ class Polisher:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _round(self, best: Evaluation, reports: Sequence[EvaluationReport], room: int) -> Batch:
-        self._tried |= {each.candidate.program for report in reports for each in report.evaluations}
-        chosen = list(islice(self._changes(best, reports), ROUND))
-        if self._num_rounds == 1 and (other := _of_another_family(best, reports)) is not None:
-            chosen += islice(self._changes(other, reports), OF_ANOTHER_FAMILY)
+    def _round(self, best: Attempt, graded: Sequence[Attempt], room: int) -> Batch:
+        self._tried |= {each.candidate.program for each in graded}
+        chosen = list(islice(self._changes(best), ROUND))
+        if self._num_rounds == 1 and (other := _of_another_family(best, graded)) is not None:
+            chosen += islice(self._changes(other), OF_ANOTHER_FAMILY)
         return tuple(chosen[: max(0, room)])
 
-    def _changes(self, parent: Evaluation, reports: Sequence[EvaluationReport]) -> Iterator[Candidate]:
+    def _changes(self, parent: Attempt) -> Iterator[Candidate]:
         subject = self._subject(parent.candidate)
-        if subject is None:
-            return
-        baseline_us = min(report.baselines.best_routine().timing.median_us for report in reports)
-        report = refinement_parent(parent.candidate.program, parent.outcome, baseline_us).report
-        for mutant in likely_mutants(subject):
+        for mutant in likely_mutants(subject) if subject is not None else ():
             if mutant.text not in self._tried and self._allows(mutant.text):
                 self._tried.add(mutant.text)
-                yield self._candidate(parent.candidate, mutant, report)
-
-    def _candidate(self, parent: Candidate, mutant: Mutant, report: str) -> Candidate:
-        name = f"{self._task.run_id}-l{len(self._sent)}"
-        self._sent[name] = mutant
-        generation = 1 + (parent.origin.generation if isinstance(parent.origin, Mutated) else 0)
-        origin = Mutated(
-            parent=parent.candidate_id, deed=mutant.deed, seed="likely", generation=generation, report=report
-        )
-        return Candidate(candidate_id=name, program=mutant.text, origin=origin)
+                name = f"{self._task.run_id}-l{len(self._sent)}"
+                self._sent[name] = mutant
+                yield changed_candidate(name, parent, mutant, "likely")
 
     def _subject(self, candidate: Candidate) -> Subject | None:
         sent = self._sent.get(candidate.candidate_id)
         return subject_of_candidate(candidate, self._task) if sent is None else sent.subject
 
 
-def _of_another_family(best: Evaluation, reports: Sequence[EvaluationReport]) -> Evaluation | None:
+def _attempts(report: EvaluationReport) -> Iterator[Attempt]:
+    for each in report.evaluations:
+        origin = each.candidate.origin
+        generation = origin.generation if isinstance(origin, Mutated) else 0
+        yield Attempt(each.candidate, each.outcome, report, generation)
+
+
+def _of_another_family(best: Attempt, graded: Sequence[Attempt]) -> Attempt | None:
     """The fastest that is near the best."""
-    known = best.candidate.origin
-    of_families = [
-        (origin.family, each)
-        for report in reports
-        for each in report.evaluations
-        if _is_measured(each) and isinstance(origin := each.candidate.origin, FromFamily)
-    ]
-    others = [
-        each
-        for family, each in of_families
-        if not (isinstance(known, FromFamily) and known.family == family) and _us(each) <= NEAR * _us(best)
-    ]
-    return min(others, key=_us, default=None)
+    near = [each for each in graded if _is_measured(each) and _us(each) <= NEAR * _us(best)]
+    return min((each for each in near if _family(each) not in (None, _family(best))), key=_us, default=None)
 
 
-def _is_measured(evaluation: Evaluation) -> bool:
+def _family(attempt: Attempt) -> str | None:
+    origin = attempt.candidate.origin
+    return origin.family if isinstance(origin, FromFamily) else None
+
+
+def _is_measured(attempt: Attempt) -> bool:
     """An estimate of an interpreter does not tell sizes of blocks apart as a GPU does."""
-    outcome = evaluation.outcome
-    return isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming) and outcome.timing.median_us > 0
+    outcome = attempt.outcome
+    return attempt.median_us is not None and isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming)
 
 
-def _us(evaluation: Evaluation) -> float:
-    assert isinstance(evaluation.outcome, Passed)
-    return evaluation.outcome.timing.median_us
+def _us(attempt: Attempt) -> float:
+    return attempt.median_us or math.inf
 
 
 def may_polish(task: TuningTask) -> bool:

@@ -61,21 +61,13 @@ class MutationWriter:
             mutant = random_mutant(subject, seed, Random(seed).choice(STEPS), self._worth)
             if mutant is not None and mutant.text not in self._tried:
                 self._tried.add(mutant.text)
-                return self._candidate(ask, parent, mutant, seed)
+                return self._candidate(parent, mutant, seed)
         raise NothingNew
 
-    def _candidate(self, ask: Ask, parent: Attempt, mutant: Mutant, seed: str) -> Candidate:
-        told = refinement_parent(parent.candidate.program, parent.outcome, parent.baseline_us)
-        origin = Mutated(
-            parent=parent.candidate.candidate_id,
-            deed=mutant.deed,
-            seed=seed,
-            generation=ask.generation,
-            report=told.report,
-        )
+    def _candidate(self, parent: Attempt, mutant: Mutant, seed: str) -> Candidate:
         name = f"{self._task.run_id}-m{len(self._sent)}"
         self._sent[name] = mutant
-        return Candidate(candidate_id=name, program=mutant.text, origin=origin)
+        return changed_candidate(name, parent, mutant, seed)
 
     def _subject(self, candidate: Candidate) -> Subject | None:
         """None for a text that mutators do not take."""
@@ -84,6 +76,19 @@ class MutationWriter:
         if candidate.candidate_id not in self._subjects:
             self._subjects[candidate.candidate_id] = subject_of_candidate(candidate, self._task)
         return self._subjects[candidate.candidate_id]
+
+
+def changed_candidate(name: str, parent: Attempt, mutant: Mutant, seed: str) -> Candidate:
+    """What mutators made of a program that was graded."""
+    told = refinement_parent(parent.candidate.program, parent.outcome, parent.baseline_us)
+    origin = Mutated(
+        parent=parent.candidate.candidate_id,
+        deed=mutant.deed,
+        seed=seed,
+        generation=parent.generation + 1,
+        report=told.report,
+    )
+    return Candidate(candidate_id=name, program=mutant.text, origin=origin)
 
 
 def subject_of_candidate(candidate: Candidate, task: TuningTask) -> Subject | None:
