@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,14 +24,14 @@ from pydantic import ValidationError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry as ConnectionRetry
 from rq import Queue, Retry, worker_registration
-from rq.exceptions import DequeueTimeout, DeserializationError, DuplicateJobError
+from rq.exceptions import DequeueTimeout, DeserializationError, DuplicateJobError, StopRequested
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
 from rq.results import Result
 from rq.serializers import JSONSerializer
 from rq.utils import now
-from rq.worker import SimpleWorker
+from rq.worker import SimpleWorker, WorkerStatus
 
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, SparsesmithError, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
@@ -95,12 +95,15 @@ class BoundedQueue(Queue):
     """An RQ queue whose worker takes what it can read and sets aside what it cannot."""
 
     failure_ttl_s = QueueLimits.failure_ttl_s
+    must_stop: Callable[[], bool] | None = None
+    """Whether the worker that takes from this queue is told to stop."""
 
     @classmethod
     def dequeue_any(
         cls, queues: Iterable[Queue], timeout: int | None, connection: Redis, *others: Any, **options: Any
     ) -> tuple[Job, Queue] | None:
-        """RQ's, for the two queues that a worker of ours has: its kind's and the common one."""
+        """RQ's, for the two queues that a worker of ours has: its kind's and the common one. Raises StopRequested
+        between two calls of Redis where the worker is told to stop."""
         own, common = queues
         by_name = {own.name: own, common.name: common}
         take = connection.register_script(TAKE)
@@ -111,6 +114,8 @@ class BoundedQueue(Queue):
                 queue = by_name[taken[0].decode()]
                 if (job := cls._readable(queue, taken[1])) is not None:
                     return job, queue
+            if isinstance(own, cls) and own.must_stop is not None and own.must_stop():
+                raise StopRequested
             if end is None:
                 return None
             if (left_s := end - time.monotonic()) <= 0:
@@ -292,14 +297,54 @@ class EvaluationQueue:
         return Result.fetch_latest(Job(rq_id_of(job_id), connection=self._connection), serializer=JSONSerializer)
 
 
+class Patience(ExponentialBackoff):
+    """Of a worker with a Redis that is away, between its tries."""
+
+    def __init__(self, must_stop: Callable[[], bool]) -> None:
+        super().__init__(cap=1.0, base=0.05)
+        self._must_stop = must_stop
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Patience":
+        """Itself: each connection of a pool gets a copy of what the pool has, and would get one of the worker."""
+        return self
+
+    def compute(self, failures: int) -> float:
+        """Seconds. Raises StopRequested where the worker is to wait no longer, in its own thread."""
+        if threading.current_thread() is threading.main_thread() and self._must_stop():
+            raise StopRequested
+        return super().compute(failures)
+
+
 class EvaluationWorker(SimpleWorker):
     """An RQ worker that never forks: the process that talks to Redis never touches CUDA, its sandbox child does.
 
+    Its connection becomes patient: it waits about a minute for a Redis that restarts, unless it is idle and told to
+    stop.
     While a job runs a thread keeps the heartbeat, so that a killed worker is noticed within `heartbeat_ttl_s`.
     """
 
-    def __init__(self, *arguments: Any, gpu: GpuKind, limits: QueueLimits, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    max_connection_wait_time = 1.0
+    """RQ's, seconds: what it sleeps beyond the connection's own patience, where no one could stop it."""
+    _stop_requested = False
+
+    def __init__(
+        self,
+        queues: Sequence[BoundedQueue],
+        name: str,
+        *,
+        connection: Redis,
+        gpu: GpuKind,
+        limits: QueueLimits,
+        **options: Any,
+    ) -> None:
+        connection.set_retry(
+            ConnectionRetry(
+                Patience(self._must_stop_idle), WORKER_RETRIES, supported_errors=(redis.exceptions.ConnectionError,)
+            )
+        )
+        super().__init__(queues, name, connection=connection, **options)
+        for queue in queues:
+            queue.must_stop = self._must_stop_idle
         self._limits = limits
         self._gpu = gpu
         self._kinds = GpuKinds(self.connection)
@@ -342,8 +387,20 @@ class EvaluationWorker(SimpleWorker):
         """When this worker was told to stop."""
         return self._shutdown_requested_date
 
-    def set_shutdown_requested_date(self) -> None:
-        """Nothing: it is called in a signal handler, perhaps in the middle of a call to Redis, so it makes none."""
+    def _shutdown(self) -> None:
+        """RQ's is called in a signal handler and raises there, perhaps in the middle of a call to Redis, whose answer
+        the next call then takes for its own, or where Python drops what is raised. This one makes a note of it, which
+        an idle worker reads at the latest after LISTEN_S."""
+        self._stop_requested = True
+
+    def _must_stop_idle(self) -> bool:
+        """With a job in hand the report is worth a wait for Redis."""
+        return self._stop_requested and self.get_state() != WorkerStatus.BUSY
+
+    def teardown(self) -> None:
+        """RQ's, but without a wait for a Redis that is away."""
+        with suppress(StopRequested):
+            super().teardown()  # type: ignore[no-untyped-call]
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         return self._limits.heartbeat_ttl_s
@@ -477,17 +534,12 @@ def evaluation_worker(
 ) -> EvaluationWorker:
     """The evaluator's end: a worker ready for `work()`. Names are unique among living workers.
 
-    The connection becomes patient: it waits about a minute for a Redis that restarts.
+    The connection becomes the worker's own: see there.
     """
     limits = limits or QueueLimits()
-    connection.set_retry(
-        ConnectionRetry(
-            ExponentialBackoff(cap=1.0, base=0.05), WORKER_RETRIES, supported_errors=(redis.exceptions.ConnectionError,)
-        )
-    )
     return EvaluationWorker(
         [_queue(connection, gpu.queue), _queue(connection, QUEUE_NAME)],
-        name=name,
+        name,
         gpu=gpu,
         connection=connection,
         queue_class=BoundedQueue,
@@ -505,7 +557,7 @@ def living_workers(connection: Redis) -> list[str]:
         return sorted(key.rsplit(":", 1)[-1] for key in keys if connection.exists(key))
 
 
-def _queue(connection: Redis, name: str) -> Queue:
+def _queue(connection: Redis, name: str) -> BoundedQueue:
     return BoundedQueue(name, connection=connection, serializer=JSONSerializer)
 
 

@@ -75,6 +75,21 @@ def test_a_pending_record_comes_again_after_the_server_was_killed(server: Embedd
     assert [delivery.record for delivery in again] == [make_record()]
 
 
+def test_an_idle_worker_does_not_wait_for_a_server_that_is_away_once_it_is_told_to_stop(
+    server: EmbeddedValkey, workers: Workers
+) -> None:
+    connection = connect(server.address)
+    workers.start("a")
+    wait_until(lambda: connection.hget("rq:worker:a", "state") == b"idle")
+    kill(server)
+    time.sleep(1)
+    workers.send("a", signal.SIGTERM)
+    began = time.monotonic()
+    assert workers.wait_for_end("a") == 0
+    assert time.monotonic() - began < OUTAGE_S
+    assert "Traceback" not in workers.log("a")
+
+
 def test_a_silent_server_is_unavailable_within_seconds(server: EmbeddedValkey) -> None:
     connection = connect(server.address)
     assert is_answering(connection)

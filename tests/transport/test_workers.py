@@ -4,18 +4,26 @@ import signal
 import threading
 import time
 from functools import partial
+from typing import Any
 
 import pytest
+from redis.connection import UnixDomainSocketConnection
 from rq import Queue
 from rq.job import Callback, Job, JobStatus
 from rq.results import Result
 from rq.serializers import JSONSerializer
 
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
-from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.gpu_kinds import QUEUE_NAME
-from sparsesmith.transport.queue import GRADE_FUNCTION, EvaluationQueue, abandoned_jobs, living_workers
-from tests.transport.messages import make_job, report_for
+from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.gpu_kinds import QUEUE_NAME, GpuKind
+from sparsesmith.transport.queue import (
+    GRADE_FUNCTION,
+    EvaluationQueue,
+    abandoned_jobs,
+    evaluation_worker,
+    living_workers,
+)
+from tests.transport.messages import DEVICE, make_job, report_for
 from tests.transport.quick_evaluator import LIMITS
 from tests.transport.workers import Workers, wait_until
 
@@ -167,6 +175,33 @@ def test_an_idle_worker_stops_when_told(workers: Workers, redis_connection: Redi
     assert living_workers(redis_connection) == ["a"]
     workers.send("a", signal.SIGTERM)
     assert workers.wait_for_end("a") == 0
+    assert living_workers(redis_connection) == []
+
+
+def test_a_worker_that_is_told_in_the_middle_of_a_call_hears_the_answer_and_stops(
+    redis_url: str, redis_connection: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = evaluation_worker(connect(redis_url), "a", GpuKind.of(DEVICE), LIMITS)
+    happened: list[str] = []
+    hear = UnixDomainSocketConnection.read_response
+
+    def told_before_it_hears(connection: UnixDomainSocketConnection, *arguments: Any, **options: Any) -> Any:
+        if worker.get_state() != "idle" or happened:
+            return hear(connection, *arguments, **options)
+        happened.append("told")
+        signal.raise_signal(signal.SIGTERM)
+        answer = hear(connection, *arguments, **options)
+        happened.append("heard")
+        return answer
+
+    monkeypatch.setattr(UnixDomainSocketConnection, "read_response", told_before_it_hears)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        worker.work(logging_level="WARNING")
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
+    assert happened == ["told", "heard"]
     assert living_workers(redis_connection) == []
 
 
