@@ -7,6 +7,7 @@ engine (`EngineFailed`), and its host starts a fresh one.
 import asyncio
 import multiprocessing
 import os
+import sys
 import time
 import uuid
 from collections import Counter
@@ -28,6 +29,8 @@ RANKS = (8, 16, 32, 64, 128, 256, 512)
 """Of adapters, as vLLM makes room for them."""
 EXTENSION = "services.generator.policy.worker_extension.PolicyWorkerExtension"
 LOAD_TIMEOUT_S = 600.0
+COUNTED_S = 0.005
+"""After so long without another token none is on its way."""
 
 Result = TypeVar("Result")
 
@@ -151,6 +154,8 @@ class Engine:
         self._num_adapters = 0
         self._samples_under: Counter[int] = Counter()
         """Samples in the engine by the number of their adapter."""
+        self._under_way: dict[str, _PartialSample] = {}
+        """By the name of vLLM's request."""
         config = llm.model_config
         self.hidden_size = int(config.get_hidden_size())
         self.vocabulary_size = int(config.get_vocab_size())
@@ -172,16 +177,21 @@ class Engine:
         from vllm.sampling_params import RequestOutputKind
 
         request = self._checked(prompt, max_tokens)
+        # vLLM tells of each token by itself only where somebody looks: that and its text take this process most of
+        # its time, and it has one for all samples.
+        is_told = watch is not None or self.first_token_at is None
         params = SamplingParams(
             temperature=temperature,
             top_p=1.0,
             top_k=0,
             max_tokens=max_tokens,
             logprobs=0,
-            output_kind=RequestOutputKind.DELTA,
+            flat_logprobs=True,
+            detokenize=watch is not None,
+            output_kind=RequestOutputKind.DELTA if is_told else RequestOutputKind.FINAL_ONLY,
         )
         return await self._while_alive(
-            self._streamed(self._llm, request, params, watch), "the engine died while sampling"
+            self._sampled(self._llm, request, params, watch), "the engine died while sampling"
         )
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
@@ -202,24 +212,27 @@ class Engine:
         finally:
             working.cancel()
 
-    async def _streamed(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
-        partial, adapter, begun_under = _PartialSample(), self._adapter, self.version
+    async def _sampled(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
+        name, partial, adapter, begun_under = uuid.uuid4().hex, _PartialSample(), self._adapter, self.version
         number = 0 if adapter is None else adapter.lora_int_id
         self._samples_under[number] += 1
+        self._under_way[name] = partial
         try:
             # Leaving the stream is what tells vLLM to sample no further.
-            generated = llm.generate(request, params, uuid.uuid4().hex, lora_request=adapter)
+            generated = llm.generate(request, params, name, lora_request=adapter)
             async with aclosing(generated) as outputs:
                 async for output in outputs:
-                    partial.add(output.outputs[0], begun_under if self.takes_adapters else self.version)
-                    if self.first_token_at is None and partial.newest == self.version:
+                    partial.add(output.outputs[0])
+                    version = begun_under if self.takes_adapters else self.version
+                    if self.first_token_at is None and version == self.version and partial.is_beyond_the_swap:
                         self.first_token_at = time.monotonic()
                     if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
                         break
         finally:
+            del self._under_way[name]
             self._samples_under[number] -= 1
             await self._forget(llm, number)
-        return partial.sample()
+        return partial.sample(llm.get_tokenizer(), begun_under if self.takes_adapters else self.version)
 
     async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
         """Serve new weights without losing a request: those in flight keep their tokens and go on under the new ones.
@@ -241,10 +254,20 @@ class Engine:
             end_engine_processes()
             raise EngineFailed(f"version {version} did not load") from error
         swap_encoder()
-        # The reply to the load came after every token of the old weights, and handling it let those be consumed.
+        await self._note_swap(llm)
         self.version, self.first_token_at = version, None
         await llm.resume_generation()
         self.paused_s = time.monotonic() - began
+
+    async def _note_swap(self, llm: Any) -> None:
+        """In each sample under way, how many of its tokens are of the old weights. The reply to the load came after
+        them all, but vLLM counts them by and by."""
+        before, counted = None, _tokens_of(llm)
+        while counted != before:
+            await asyncio.sleep(COUNTED_S)
+            before, counted = counted, _tokens_of(llm)
+        for name, partial in self._under_way.items():
+            partial.note_swap(self.version, counted.get(name))
 
     async def adopt(self, adapter: Path | None, version: int) -> None:
         """Samples from now on are taken with an adapter, or from the model as shipped; those in the engine end as they
@@ -322,36 +345,59 @@ class Engine:
 
 
 class _PartialSample:
-    """Collects the pieces of one completion as they stream in."""
+    """One completion that is under way, and which of its tokens came before weights were swapped."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._token_ids: list[int] = []
         self._logprobs: list[float] = []
-        self._versions: list[int] = []
+        self._swaps: list[tuple[int, PolicyVersion]] = []
+        """How many tokens there were, and the version that sampled those behind the swap before."""
 
-    def add(self, piece: Any, version: int) -> None:
-        """A piece that ends a sample without a token of its own comes with the log-probabilities of all before it
-        (vLLM 0.26 takes the last 0 of them), alone or merged with the piece before."""
+    def add(self, piece: Any) -> None:
+        """All of it, or what came since the piece before.
+
+        A piece that ends a sample without a token of its own comes with the log-probabilities of all before it
+        (vLLM 0.26 takes the last 0 of them), alone or merged with the piece before.
+        """
         self._text.append(piece.text)
-        logprobs = list(piece.logprobs or ())
-        own = logprobs[len(logprobs) - len(piece.token_ids) :] if len(logprobs) > len(piece.token_ids) else logprobs
-        for token, alternatives in zip(piece.token_ids, own, strict=True):
-            self._token_ids.append(token)
-            self._logprobs.append(alternatives[token].logprob)
-            self._versions.append(version)
+        if not (count := len(piece.token_ids)):
+            return
+        logprobs = piece.logprobs.logprobs[-count:]
+        if len(logprobs) != count:
+            raise ValueError(f"{len(logprobs)} log-probabilities of {count} tokens")
+        self._token_ids += piece.token_ids
+        self._logprobs += logprobs
+
+    def note_swap(self, version: PolicyVersion, counted: int | None) -> None:
+        """Weights of another version than this are next. `counted`: tokens so far; None: vLLM knows no such sample, it
+        has ended or not begun."""
+        ended = sys.maxsize if self._token_ids else 0
+        self._swaps.append((ended if counted is None else counted, version))
 
     @property
     def text(self) -> str:
+        """So far, where vLLM was asked for it."""
         return "".join(self._text)
 
     @property
-    def newest(self) -> int | None:
-        """Version of the last token; None before the first."""
-        return self._versions[-1] if self._versions else None
+    def is_beyond_the_swap(self) -> bool:
+        """Whether there is a token under the newest weights."""
+        return len(self._token_ids) > (self._swaps[-1][0] if self._swaps else 0)
 
-    def sample(self) -> Sample:
-        return Sample(self.text, tuple(self._token_ids), tuple(self._logprobs), tuple(self._versions))
+    def sample(self, tokenizer: Any, version: PolicyVersion) -> Sample:
+        """`version`: of the newest weights."""
+        count, versions = len(self._token_ids), list[PolicyVersion]()
+        for end, before in [*self._swaps, (count, version)]:
+            versions += [before] * (min(end, count) - len(versions))
+        text = tokenizer.decode(self._token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return Sample(text, tuple(self._token_ids), tuple(self._logprobs), tuple(versions))
+
+
+def _tokens_of(llm: Any) -> dict[str, int]:
+    """Of each request that vLLM has not ended, by the name that it was given: what was sampled so far."""
+    states = llm.output_processor.request_states.values()
+    return {state.external_req_id: state.detokenizer.num_output_tokens() for state in states}
 
 
 def load_engine(options: EngineOptions) -> Any:
