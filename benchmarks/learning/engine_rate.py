@@ -7,8 +7,9 @@ The engine is started anew for each mode: `as shipped` with the service's own se
 `shared` with the same memory and `--at-once` samples; `alone` with most of the memory and as many. No other process works on
 the GPU meanwhile. Prompts are of the core validation matrices, spmv float32 and float64 and spmm with 32 columns in turns, written
 before the clock starts; every fourth is sampled once before, so that nothing is compiled within. Tokens are those sampled,
-end tokens included; seconds from the first prompt handed to the engine to the last end. Without a GPU the engine is the
-CPU's, and says nothing of a GPU. The result file is written after every mode.
+end tokens included; seconds from the first prompt handed to the engine to the last end. `own_us_a_token` is the processor time of the process
+that serves users, which has one thread for all samples; it is the same work with and without a GPU. Without one the engine is the
+CPU's, and its tokens a second say nothing of a GPU's. The result file is written after every mode.
 """
 
 import argparse
@@ -67,21 +68,22 @@ async def _rate(changes: Mapping[str, Any], matrices: Sequence[Matrix], options:
         start_s = time.monotonic() - began
         prompts = await asyncio.to_thread(written, sampler, matrices, options.prompts)
         await sampled(sampler, prompts[::WARM_UP], settings)
-        began = time.monotonic()
+        began, own_began = time.monotonic(), time.process_time()
         samples = await sampled(sampler, prompts, settings)
-        seconds = time.monotonic() - began
+        seconds, own_s = time.monotonic() - began, time.process_time() - own_began
     memory, at_once = settings.engine_gpu_memory_fraction, settings.engine_max_samples
-    return {"at_once": at_once, "gpu_memory": memory, "start_s": round(start_s, 1), **rate_of(samples, seconds)}
+    return {"at_once": at_once, "gpu_memory": memory, "start_s": round(start_s, 1), **rate_of(samples, seconds, own_s)}
 
 
-def rate_of(samples: Sequence[Sample], seconds: float) -> Row:
-    """What so many samples took."""
+def rate_of(samples: Sequence[Sample], seconds: float, own_s: float) -> Row:
+    """What so many samples took; `own_s`: processor time of the generator's process, without the engine's."""
     lengths = [len(each.token_ids) for each in samples]
     return {
         "samples": len(samples),
         "tokens": sum(lengths),
         "seconds": round(seconds, 3),
         "tokens_a_second": round(sum(lengths) / seconds, 1),
+        "own_us_a_token": round(own_s / sum(lengths) * 1e6, 2),
         "samples_a_second": round(len(samples) / seconds, 2),
         "tokens_of_a_sample": {"median": median(lengths), "most": max(lengths)},
     }

@@ -34,7 +34,6 @@ from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import TuningLimits
 from sparsesmith_proto.api import SearchStrategy, SourceName
-from sparsesmith_proto.kernel import Candidate, FromFamily
 
 Arm = Literal[
     "families",
@@ -116,13 +115,10 @@ class DrawProposer:
         """Nothing is held."""
 
     def _next(self, size: int) -> Batch:
-        return tuple(self._candidate(each) for each in islice(self._draws, size))
-
-    def _candidate(self, instance: FamilyInstance) -> Candidate:
-        name = f"{self._task.run_id}-d{self._num_sent}"
-        self._num_sent += 1
-        origin = FromFamily(family=instance.family, parameters=dict(instance.parameters))
-        return Candidate(candidate_id=name, program=instance.written, origin=origin)
+        drawn = list(islice(self._draws, size))
+        self._num_sent += len(drawn)
+        first = self._num_sent - len(drawn)
+        return tuple(each.candidate(f"{self._task.run_id}-d{number}") for number, each in enumerate(drawn, first))
 
 
 def draws(task: TuningTask) -> Iterator[FamilyInstance]:

@@ -13,6 +13,7 @@ from sparsesmith.formats import format_named
 from sparsesmith.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.formats.values.storage import Constant, Float32, ValueStorage
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.kernel import Candidate, FromFamily
 from sparsesmith_proto.message import ElementType, Operation
 
 
@@ -41,6 +42,11 @@ class FamilyInstance:
     def written(self) -> str:
         """What is proposed."""
         return self.program if self.open_program is None else self.open_program
+
+    def candidate(self, candidate_id: str) -> Candidate:
+        """To be graded, in the family's name."""
+        origin = FromFamily(family=self.family, parameters=dict(self.parameters))
+        return Candidate(candidate_id=candidate_id, program=self.written, origin=origin)
 
 
 @dataclass(frozen=True, kw_only=True)

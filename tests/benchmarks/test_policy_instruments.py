@@ -137,10 +137,12 @@ def test_single_samples_are_told_and_files_without_them_say_so() -> None:
 
 def test_rates_are_tokens_over_seconds() -> None:
     samples = [Sample("", (1,) * count, (0.0,) * count, (0,) * count) for count in (10, 30)]
-    row = rate_of(samples, 2.0)
+    row = rate_of(samples, 2.0, own_s=0.001)
     assert (row["tokens"], row["tokens_a_second"], row["samples_a_second"]) == (40, 20.0, 1.0)
-    told = rate_lines({"rows": [{"mode": "alone", "at_once": 64, "gpu_memory": 0.85, **row}]})
-    assert told[-1].endswith("| 2.0 | 1.0 | 20 |")
+    known = {"mode": "alone", "at_once": 64, "gpu_memory": 0.85}
+    assert rate_lines({"rows": [{**known, **row}]})[-1].endswith("| 2.0 | 1.0 | 20 | 25.0 |")
+    before = {name: value for name, value in row.items() if name != "own_us_a_token"}
+    assert rate_lines({"rows": [{**known, **before}]})[-1].endswith("| 20 | - |")
 
 
 def test_a_permuted_matrix_is_the_same_graph_in_another_order() -> None:

@@ -1,13 +1,15 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from multiprocessing import active_children
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
+from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt, Watch
 from tests.generator.conftest import LivePolicy
 from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
 
@@ -182,6 +184,61 @@ class AfterTokens:
     def refuses(self) -> bool:
         self.looked += 1
         return self._refuses
+
+
+class Reader:
+    """A watch that reads and never refuses."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def is_due(self, text: str) -> bool:
+        self.read.append(text)
+        return False
+
+    def refuses(self) -> bool:
+        return False
+
+
+class CountedOutputs:
+    """vLLM's engine, with what it tells of each sample counted."""
+
+    def __init__(self, llm: Any) -> None:
+        self._llm = llm
+        self.counts: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._llm, name)
+
+    async def generate(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        number = len(self.counts)
+        self.counts.append(0)
+        async for output in self._llm.generate(*arguments, **options):
+            self.counts[number] += 1
+            yield output
+
+
+def test_only_what_somebody_watches_is_told_token_by_token(
+    live_policy: LivePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def told(watch: Watch | None) -> tuple[Sample, int]:
+        engine = await live_policy.host.serving()
+        counted = CountedOutputs(engine._llm)
+        monkeypatch.setattr(engine, "_llm", counted)
+        try:
+            prompt = EmbeddingPrompt(make_embeddings())
+            sample = await engine.sample(prompt, temperature=1.0, max_tokens=200, watch=watch)
+        finally:
+            monkeypatch.undo()
+        return sample, counted.counts[0]
+
+    reader = Reader()
+    live_policy.run(sampled(live_policy, max_tokens=1))  # The first one under a version is told of for its time.
+    _, at_once = live_policy.run(told(None))
+    watched, by_pieces = live_policy.run(told(reader))
+    assert at_once == 1
+    assert by_pieces > len(watched.token_ids) / 2
+    assert reader.read[-1] == watched.text
 
 
 def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_samples_no_further(live_policy: LivePolicy) -> None:

@@ -20,7 +20,7 @@ from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed
+from sparsesmith_proto.kernel import Candidate, Outcome, Passed
 
 FIRST_BATCH = 4
 """Small, so that the first graded candidates come soon."""
@@ -195,8 +195,7 @@ class _Search:
     def _candidate(self, instance: FamilyInstance, form: Form, sent: FamilyInstance) -> Candidate:
         name = f"{self._task.run_id}-f{len(self._sent)}"
         self._sent[name] = _Sent(instance, form)
-        origin = FromFamily(family=sent.family, parameters=dict(sent.parameters))
-        return Candidate(candidate_id=name, program=sent.written, origin=origin)
+        return sent.candidate(name)
 
 
 def _result(outcomes: Sequence[Outcome]) -> float | Failure:

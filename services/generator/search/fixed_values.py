@@ -4,18 +4,10 @@ from services.generator.search.standing import Batch
 from services.generator.task import TuningTask
 from sparsesmith.families.fixed.proposal import own_instances
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith_proto.kernel import Candidate, FromFamily
 
 
 def fixed_value_families(task: TuningTask, values: FixedValues, limit: int) -> Batch:
     """Programs of the families for fixed values, likely winners first; none where rows and values hardly repeat."""
     workload = task.order.workload
     instances = own_instances(task.problem.pattern, values, workload.operation, workload.element_type)
-    return tuple(
-        Candidate(
-            candidate_id=f"{task.run_id}-v{number}",
-            program=instance.written,
-            origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
-        )
-        for number, instance in enumerate(instances[:limit])
-    )
+    return tuple(instance.candidate(f"{task.run_id}-v{number}") for number, instance in enumerate(instances[:limit]))

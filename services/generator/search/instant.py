@@ -15,7 +15,7 @@ from sparsesmith.tuning.instant import Choice, choices, filled_in
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import InstantKernel
 from sparsesmith_proto.evaluation import InstantJob, InstantReport
-from sparsesmith_proto.kernel import Candidate, Checked, EstimatedTiming, FromFamily
+from sparsesmith_proto.kernel import Candidate, Checked, EstimatedTiming
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
             if (choice := await asyncio.to_thread(next, found, None)) is None:
                 return None
             _add(stages_ms, {"choose": (time.perf_counter() - begun) * 1e3})
-            candidate = _candidate(task, choice, number)
+            candidate = choice.instance.candidate(f"{task.run_id}-i{number}")
             job = InstantJob(
                 job_id=candidate.candidate_id,
                 workload=task.problem.workload,
@@ -103,15 +103,6 @@ def _add(stages_ms: dict[str, float], more: Mapping[str, float]) -> None:
     """All tries are paid."""
     for stage, ms in more.items():
         stages_ms[stage] = stages_ms.get(stage, 0.0) + ms
-
-
-def _candidate(task: TuningTask, choice: Choice, number: int) -> Candidate:
-    instance = choice.instance
-    return Candidate(
-        candidate_id=f"{task.run_id}-i{number}",
-        program=instance.written,
-        origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
-    )
 
 
 def _kernel(

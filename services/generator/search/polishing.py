@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, cast
 
 from services.generator.search.proposer import Exhausted
-from services.generator.search.standing import Batch, Standing
+from services.generator.search.standing import Awaited, Batch, Standing
 from services.generator.task import TuningTask
 from services.generator.writing import Attempt
 from services.generator.writing.mutation import changed_candidate, subject_of_candidate
@@ -50,22 +50,22 @@ class Polisher:
         self._sent: dict[str, Mutant] = {}
         self._num_rounds = 0
         self._aim_us: float | None = None
-        self._waits: tuple[Standing, int] | None = None
+        self._awaited: Awaited | None = None
 
     @property
     def is_busy(self) -> bool:
         """Whether grades are waited for."""
-        return self._waits is not None
+        return self._awaited is not None
 
     @property
     def is_ready(self) -> bool:
-        return self._waits is not None and self._waits[0].num_back > self._waits[1]
+        return self._awaited is not None and self._awaited.is_there
 
     async def propose(self, size: int, standing: Standing) -> Batch:
         """A whole round, whatever size is asked for. Empty while anything is under way: which is the fastest is not
         known."""
-        self._waits = (standing, standing.num_back) if standing.num_under_way else None
-        if self._waits is not None:
+        self._awaited = Awaited(standing, standing.num_back) if standing.num_under_way else None
+        if self._awaited is not None:
             return ()
         graded = [each for report in standing.after(0) for each in _attempts(report)]
         best = min(filter(_is_measured, graded), key=_us, default=None)
@@ -79,8 +79,8 @@ class Polisher:
 
     async def ready(self) -> None:
         """Waits for the next report."""
-        if self._waits is not None:
-            await self._waits[0].news(self._waits[1])
+        if self._awaited is not None:
+            await self._awaited.come()
 
     async def close(self) -> None:
         """Nothing is held."""

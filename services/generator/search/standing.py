@@ -56,6 +56,22 @@ class Ledger:
         return sum(turn.gain for turn in self.turns)
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """The next candidates to come back, after those that one has seen."""
+
+    standing: "Standing"
+    num_known: int
+
+    @property
+    def is_there(self) -> bool:
+        return self.standing.num_back > self.num_known
+
+    async def come(self) -> None:
+        """Waits for them."""
+        await self.standing.news(self.num_known)
+
+
 class Standing:
     """One view for all sources; reports only ever join at the end."""
 

@@ -8,7 +8,7 @@ from itertools import islice
 from services.generator.search.chains import OF_KNOBS, Chain, Node, ask_about
 from services.generator.search.proposer import Exhausted
 from services.generator.search.sampled_knobs import SampledKnobs
-from services.generator.search.standing import Batch, Standing
+from services.generator.search.standing import Awaited, Batch, Standing
 from services.generator.task import TuningTask
 from services.generator.writing import Attempt, NoAnswer, NothingNew, Writer
 from sparsesmith.errors import Unavailable
@@ -49,7 +49,7 @@ class WrittenProposer:
         self._num_failed = 0
         """Questions in a row."""
         self._num_read = 0
-        self._waits: tuple[Standing, int] | None = None
+        self._awaited: Awaited | None = None
 
     @property
     def name(self) -> SourceName:
@@ -62,16 +62,16 @@ class WrittenProposer:
     @property
     def is_busy(self) -> bool:
         """Whether answers or grades are waited for."""
-        return self._waits is not None
+        return self._awaited is not None
 
     @property
     def is_ready(self) -> bool:
-        has_news = self._waits is not None and self._waits[0].num_back > self._waits[1]
+        has_news = self._awaited is not None and self._awaited.is_there
         return has_news or bool(self._ready) or any(task.done() for task in self._writing)
 
     async def propose(self, size: int, standing: Standing) -> Batch:
         """See Proposer."""
-        self._waits, num_known = None, standing.num_back
+        self._awaited, num_known = None, standing.num_back
         standing.of(self.name).writing = self._writer.account
         await asyncio.to_thread(self._read, standing)
         left = self._limit - standing.num_back - standing.num_under_way
@@ -90,13 +90,13 @@ class WrittenProposer:
         if not batch and not self._writing and standing.num_under_way <= 0 and standing.num_back == num_known:
             raise Exhausted
         if not batch or self._writing:
-            self._waits = standing, num_known
+            self._awaited = Awaited(standing, num_known)
         return batch
 
     async def ready(self) -> None:
-        if self._waits is None:
+        if self._awaited is None:
             return
-        news = asyncio.create_task(self._waits[0].news(self._waits[1]))
+        news = asyncio.create_task(self._awaited.come())
         try:
             await asyncio.wait({news, *self._writing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
