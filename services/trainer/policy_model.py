@@ -72,7 +72,20 @@ def num_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-class ValueHead(nn.Module):
+CRITIC_TOKEN = 10
+"""Of the sampled tokens, counted from 1, the one at which a critic is judged (the last one of shorter programs): the
+first decisions have fallen, most are still to come."""
+
+
+class StateCritic(nn.Module):
+    """A critic that reads the policy's final hidden states, whose loss ends there where they are detached."""
+
+    def forward(self, hidden_states_BTH: Tensor, library_us_B: Tensor | None = None) -> Tensor:
+        """Values before each token, at least float32, shape [B, T]. `library_us_B`: what the best routine takes."""
+        raise NotImplementedError
+
+
+class ValueHead(StateCritic):
     """Expected reward from the final hidden state of each token: the critic's part that is not the policy.
 
     The last layer starts at zero, so that an untrained critic says 0 and PPO starts from the group baseline.
@@ -85,7 +98,7 @@ class ValueHead(nn.Module):
         nn.init.zeros_(last.bias)
         self.inner = nn.Sequential(first, nn.GELU(), last)
 
-    def forward(self, hidden_states_BTH: Tensor) -> Tensor:
+    def forward(self, hidden_states_BTH: Tensor, library_us_B: Tensor | None = None) -> Tensor:
         """Final hidden states, shape [batch, tokens, hidden] -> values, at least float32, shape [batch, tokens]."""
         values: Tensor = self.inner(hidden_states_BTH.to(next(self.parameters()).dtype)).squeeze(-1)
         return _wide(values)
@@ -167,7 +180,7 @@ class TrainedPolicy(nn.Module):
     """A policy as the learner sees it: what it says of texts, and which of its parameters are trained."""
 
     def __init__(self, value_head: nn.Module | None = None) -> None:
-        """`value_head`: the critic, a ValueHead or what reads prompts and texts by itself (`value_critic`)."""
+        """`value_head`: the critic, a StateCritic or what reads prompts and texts by itself (`value_critic`)."""
         super().__init__()
         self.value_head = value_head
 
@@ -255,15 +268,15 @@ class TrainedPolicy(nn.Module):
         words_NV = self.distributions(hidden_BTH, text, temperature)
         return placed(chosen_logprobs(words_NV, text), text), placed(entropies(words_NV), text)
 
-    def values(self, hidden_BTH: Tensor, prompts: PromptBatch | None, text: TextBatch) -> Tensor:
-        """The critic's values, at least float32, shape [B, T]. Raises ValueError without a critic.
-
-        A ValueHead reads the hidden states, and its loss ends there if they are detached.
-        """
+    def values(
+        self, hidden_BTH: Tensor, prompts: PromptBatch | None, text: TextBatch, library_us_B: Tensor | None = None
+    ) -> Tensor:
+        """The critic's values, at least float32, shape [B, T]. `library_us_B`: of the best routine on each workload,
+        microseconds; a StateCritic may want it. Raises ValueError without a critic."""
         if self.value_head is None:
             raise ValueError("these networks have no value head")
-        if isinstance(self.value_head, ValueHead):
-            of_states: Tensor = self.value_head(hidden_BTH)
+        if isinstance(self.value_head, StateCritic):
+            of_states: Tensor = self.value_head(hidden_BTH, library_us_B)
             return of_states
         of_texts: Tensor = self.value_head(prompts, text)
         return of_texts

@@ -103,6 +103,7 @@ class Bandit:
             passed_B=torch.ones(len(patterns_B), dtype=torch.bool),
             staleness_B=torch.zeros(len(patterns_B)),
             own_B=torch.ones(len(patterns_B), dtype=torch.bool),
+            library_us_B=torch.ones(len(patterns_B)),
         )
 
     def _values(self, patterns_B: Tensor, choices_B: Tensor) -> Tensor:

@@ -191,6 +191,7 @@ def as_batch(fixed: Fixed) -> TrainingBatch:
         passed_B=torch.ones(len(SPANS), dtype=torch.bool),
         staleness_B=torch.zeros(len(SPANS)),
         own_B=torch.ones(len(SPANS), dtype=torch.bool),
+        library_us_B=torch.ones(len(SPANS)),
     )
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from services.trainer.online.algorithm import LearnerOptions
-from services.trainer.online.critic_record import TOKEN, values_at_token
+from services.trainer.online.critic_record import values_at_token
 from services.trainer.online.learner import Learner
 from services.trainer.opened_policy import load_networks
-from services.trainer.policy_model import PolicyNetworks
+from services.trainer.policy_model import CRITIC_TOKEN, PolicyNetworks
 from services.trainer.value_critic import ValueCritic, expected_rewards
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import PolicyDescription, save_tokenizer
@@ -46,7 +46,7 @@ BATCH = make_batch(
 def test_its_values_at_the_tenth_token_are_the_value_models_of_the_program_so_far() -> None:
     learner, model = Learner(make_networks(), LearnerOptions()), make_value_model().eval()
     values_BT = learner.networks.values(torch.empty(0), BATCH.prompts, BATCH.text)
-    token_ids, lengths = padded([[BOS, *program[: TOKEN - 1]] for program in PROGRAMS])
+    token_ids, lengths = padded([[BOS, *program[: CRITIC_TOKEN - 1]] for program in PROGRAMS])
     passes, log_times = model(BATCH.prompts, token_ids, lengths)
     expected = expected_rewards(passes, log_times, torch.zeros(()))
     found = values_at_token(values_BT, BATCH.text.sampled_mask_BT.float())

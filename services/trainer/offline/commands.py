@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from services.trainer.offline.critic_commands import add_critic
 from services.trainer.offline.data_commands import add_examples, add_programs
 from services.trainer.offline.options import add_fields, fields_from
 from services.trainer.offline.recipe import add_policy
@@ -50,6 +51,7 @@ def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
     add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
     add_nats(stages.add_parser("nats", help="a policy's loss on examples, in nats a program by part"))
     add_value(stages.add_parser("value", help="examples -> a value model: chance to pass, time"))
+    add_critic(stages.add_parser("critic", help="examples and a policy -> its critic: what a program will take"))
     add_evaluate(stages.add_parser("evaluate", help="samples of a policy, judged by measured programs"))
     add_policy(stages.add_parser("policy", help="all of these in order, going on where they were stopped"))
     options = parser.parse_args(arguments)

@@ -270,6 +270,8 @@ class TrainingBatch(SampleBatch):
     """Versions that the first token is behind the policy, those that were turned down not counted, float32."""
     own_B: Tensor
     """Bool: every token was sampled at exactly the policy's version."""
+    library_us_B: Tensor
+    """Of the best routine on the program's workload, microseconds, float32."""
 
 
 def assemble(
@@ -286,6 +288,7 @@ def assemble(
         passed_B=torch.tensor([isinstance(each.record.outcome, Passed) for each in records]),
         staleness_B=torch.tensor([age(each, version, turned_down) for each in sampled], dtype=torch.float32),
         own_B=torch.tensor([each.first_version == version for each in sampled]),
+        library_us_B=torch.tensor([each.record.best_baseline_us for each in records], dtype=torch.float32),
     )
 
 

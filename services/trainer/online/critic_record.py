@@ -1,6 +1,6 @@
 """Whether the critic may be asked: how well it foretold the rewards of programs before it learned from them.
 
-Measured at the tenth token of a program, where the first decisions have fallen and most are still to come, against the
+Measured at the tenth token of a program (`CRITIC_TOKEN`), against the
 reward that the program got in the end: no value of the critic's own is in what it is held against.
 """
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-TOKEN = 10
-"""Of the sampled tokens, counted from 1; the last one of shorter programs."""
+from services.trainer.policy_model import CRITIC_TOKEN
 
 HALF_LIFE_RECORDS = 128
 """So many records later a record counts half."""
@@ -61,7 +60,7 @@ class CriticRecord:
 def values_at_token(values_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """The critic's value at the tenth sampled token of each program, or at its last: shape [B]."""
     number_BT = mask_BT.cumsum(dim=1) * mask_BT
-    wanted_B = mask_BT.sum(dim=1).clamp(max=TOKEN)
+    wanted_B = mask_BT.sum(dim=1).clamp(max=CRITIC_TOKEN)
     return torch.where(number_BT == wanted_B[:, None], values_BT * mask_BT, torch.zeros_like(values_BT)).sum(dim=1)
 
 

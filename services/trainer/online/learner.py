@@ -33,8 +33,8 @@ from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import (
     PolicyRates,
+    StateCritic,
     TrainedPolicy,
-    ValueHead,
     chosen_logprobs,
     divergences,
     entropies,
@@ -466,14 +466,14 @@ class Learner:
             moved_N = divergences(start.proximal.distributions(rows, part), words_NV.detach())
         return replace(forward, values_BT=self._values(hidden.detach(), part)), placed(moved_N, part.text)
 
-    def _values(self, hidden_BTH: Tensor, part: SampleBatch) -> Tensor:
+    def _values(self, hidden_BTH: Tensor, part: TrainingBatch) -> Tensor:
         """The critic's, [B, T]; zeros without one."""
-        if self.networks.value_head is None:
+        critic = self.networks.value_head
+        if critic is None:
             return hidden_BTH.new_zeros(hidden_BTH.shape[:2], dtype=torch.float32)
-        if isinstance(self.networks.value_head, ValueHead):  # Small, and best in float32.
-            return self.networks.values(hidden_BTH, part.prompts, part.text)
-        with precision(self._device):
-            return self.networks.values(hidden_BTH, part.prompts, part.text)
+        is_small = isinstance(critic, StateCritic)  # And best in float32.
+        with nullcontext() if is_small else precision(self._device):
+            return self.networks.values(hidden_BTH, part.prompts, part.text, part.library_us_B)
 
     def _forward(self, networks: TrainedPolicy, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
