@@ -49,8 +49,8 @@ def open_policy(settings: TrainerSettings, device: str) -> OpenedPolicy:
 
 
 def load_networks(folder: Path, value_dir: Path | None = None, taught_critic: bool = False) -> PolicyNetworks:
-    """A policy folder's networks in float32 on the CPU, with a fresh value head, or with a critic that begins as the
-    value model of `value_dir` or as the folder's own. Raises InvalidOption where there is none, or it does not fit the
+    """A policy folder's networks in float32 on the CPU, with a critic that begins as the value model of `value_dir`, as
+    the folder's own where it is asked for and there, or as nothing. Raises InvalidOption where it does not fit the
     policy."""
     policy = load_policy(folder)
     hidden = int(policy.model.config.hidden_size)
@@ -58,13 +58,13 @@ def load_networks(folder: Path, value_dir: Path | None = None, taught_critic: bo
     if value_dir is not None:
         critic: nn.Module = load_critic(value_dir, policy.encoder.kind, load_tokenizer(folder / "tokenizer.json"))
     else:
-        critic = load_time_critic(folder, hidden) if taught_critic else ValueHead(hidden)
+        critic = (load_time_critic(folder, hidden) if taught_critic else None) or ValueHead(hidden)
     return PolicyNetworks(policy.model, policy.encoder, critic)
 
 
 def _open_matrix(settings: TrainerSettings, device: str) -> OpenedPolicy:
     folder = settings.policy_dir
-    networks = load_networks(folder, settings.value_dir, settings.taught_critic)
+    networks = load_networks(folder, settings.value_dir, settings.taught_critic and settings.reward == "milestone")
     prompts = MatrixPrompts(networks.encoder.kind, load_tokenizer(folder / "tokenizer.json"))
     return OpenedPolicy(networks, prompts, networks.model.config.vocab_size, policy_identity(folder))
 
@@ -73,8 +73,6 @@ def _open_text(settings: TrainerSettings, device: str) -> OpenedPolicy:
     folder = settings.policy_dir
     if settings.value_dir is not None:
         raise _not_for_words("value_dir", str(settings.value_dir), "a value model reads an encoder's prompts")
-    if settings.taught_critic:
-        raise _not_for_words("taught_critic", True, "it reads the states of a policy with an encoder", limit="false")
     if not settings.adapter_rank:
         raise _not_for_words("adapter_rank", 0, "adapters are how it is trained", limit="1 or more")
     model = _load_model(folder, torch.bfloat16 if device == "cuda" else torch.float32)

@@ -123,9 +123,9 @@ class TrainerSettings(BaseSettings):
     value_dir: Path | None = None
     """Folder of a value model that the critic begins as. Empty: a fresh head on the policy's hidden states. Off: no GPU
     has shown yet that it pays. With it `matrix_rate` is the rate of the critic's layers as well."""
-    taught_critic: bool = False
-    """Whether the critic begins as the policy folder's critic.safetensors, which was taught what programs take, and is
-    told what the library takes. For the reward `milestone`. Off: no GPU has shown yet that it pays."""
+    taught_critic: bool = True
+    """Whether the critic begins as the policy folder's critic.safetensors, where there is one and the reward is
+    `milestone`: it was taught what programs take, and is told what the library takes."""
     critic_gate: float = Field(default=0.5, ge=0, le=1)
     """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
     critic_warmup: int = Field(default=20, ge=0, le=100_000)
@@ -159,12 +159,4 @@ class TrainerSettings(BaseSettings):
     def _a_full_batch_is_enough(self) -> "TrainerSettings":
         if self.min_records > self.batch_records:
             raise ValueError(f"min_records: {self.min_records} is more than batch_records, {self.batch_records}")
-        return self
-
-    @model_validator(mode="after")
-    def _a_taught_critic_foretells_the_reward(self) -> "TrainerSettings":
-        if self.taught_critic and self.reward != "milestone":
-            raise ValueError(f"taught_critic: it foretells the reward milestone, and reward is {self.reward}")
-        if self.taught_critic and self.value_dir is not None:
-            raise ValueError(f"taught_critic: the critic begins as the value model of value_dir, {self.value_dir}")
         return self

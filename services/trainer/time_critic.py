@@ -54,22 +54,17 @@ def save_time_head(head: TimeHead, folder: Path) -> None:
     save_file(tensors, folder / CRITIC_FILE)
 
 
-def load_time_critic(folder: Path, hidden: int) -> TimeCritic:
-    """Of a policy's folder. Raises InvalidOption where it holds none, or one of other hidden states."""
+def load_time_critic(folder: Path, hidden: int) -> TimeCritic | None:
+    """Of a policy's folder, None where it holds none. Raises InvalidOption for one of other hidden states."""
     path = folder / CRITIC_FILE
     if not path.is_file():
-        raise InvalidOption(
-            f"taught_critic: {folder} holds no {CRITIC_FILE}",
-            field="taught_critic",
-            value=str(folder),
-            limit=CRITIC_FILE,
-        )
+        return None
     tensors = load_file(path)
     width, told = tensors["first.weight"].shape
     if told != hidden:
         raise InvalidOption(
-            f"taught_critic: {path} reads hidden states of {told} numbers, the policy's have {hidden}",
-            field="taught_critic",
+            f"policy_dir: {path} reads hidden states of {told} numbers, the policy's have {hidden}",
+            field="policy_dir",
             value=told,
             limit=hidden,
         )

@@ -274,7 +274,6 @@ def test_without_a_rank_a_folder_without_an_encoder_is_no_policy_to_train_and_th
         ({"adapter_rank": 33}, "adapter_rank", "33", str(HIDDEN)),
         ({"max_text_tokens": 32768}, "max_text_tokens", "32768", "16384"),
         ({"value_dir": Path("a-value-model")}, "value_dir", "a-value-model", "empty"),
-        ({"taught_critic": True}, "taught_critic", "True", "false"),
         ({"adapter_rank": 0, "policy_kind": "text"}, "adapter_rank", "0", "1 or more"),
     ],
 )

@@ -2,21 +2,22 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from tokenizers import Tokenizer
 from torch import nn
 
 from services.trainer.offline.critic_training import CriticSettings, States, drawn, read_states, teach
 from services.trainer.offline.prompt_pool import build_pool
 from services.trainer.offline.value_training import Programs
-from services.trainer.opened_policy import load_networks
-from services.trainer.policy_model import CRITIC_TOKEN, PolicyNetworks, text_batch
+from services.trainer.online.checkpoints import policy_identity
+from services.trainer.opened_policy import load_networks, open_policy
+from services.trainer.policy_model import CRITIC_TOKEN, PolicyNetworks, ValueHead, text_batch
 from services.trainer.settings import TrainerSettings
-from services.trainer.time_critic import CRITIC_FILE, TimeCritic, TimeHead, load_time_critic, save_time_head
+from services.trainer.time_critic import TimeCritic, TimeHead, load_time_critic, save_time_head
 from services.trainer.tokenizer import BOS_ID
 from sparsesmith.errors import InvalidOption
 from sparsesmith.reward import CORRECT, FASTEST, SLOWEST
@@ -64,7 +65,7 @@ def records(log2_us: float) -> list[RewardRecord]:
     return found
 
 
-def learner_with(critic: TimeCritic | None) -> "PolicyNetworks":
+def learner_with(critic: TimeCritic | None) -> PolicyNetworks:
     policy = make_policy()
     return PolicyNetworks(policy.model, policy.encoder, critic)
 
@@ -96,10 +97,11 @@ def test_a_state_of_another_critic_is_gone_on_from_with_the_taught_one() -> None
 
 def test_a_policys_folder_holds_it(tmp_path: Path) -> None:
     folder = write_policy(tmp_path, make_policy())
-    with pytest.raises(InvalidOption, match=CRITIC_FILE) as missing:
-        load_networks(folder, taught_critic=True)
-    assert missing.value.field == "taught_critic"
+    identity = policy_identity(folder)
+    assert isinstance(load_networks(folder, taught_critic=True).value_head, ValueHead), "there is none"
     save_time_head(head := TimeHead(HIDDEN), folder)
+    assert policy_identity(folder) == identity, "checkpoints go on"
+    assert isinstance(load_networks(folder).value_head, ValueHead), "it is not asked for"
     critic = load_networks(folder, taught_critic=True).value_head
     assert isinstance(critic, TimeCritic)
     states = torch.randn(2, 3, HIDDEN)
@@ -108,10 +110,17 @@ def test_a_policys_folder_holds_it(tmp_path: Path) -> None:
         load_time_critic(folder, HIDDEN + 1)
 
 
-@pytest.mark.parametrize("changes", [{"reward": "paper"}, {"value_dir": Path("value")}])
-def test_what_it_does_not_go_with_is_named_at_the_start(changes: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match=f"taught_critic: .*{next(iter(changes.values()))}"):
-        TrainerSettings.model_validate({"taught_critic": True, **changes})
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [({}, TimeCritic), ({"reward": "paper"}, ValueHead), ({"taught_critic": False}, ValueHead)],
+)
+def test_it_is_the_critic_by_default_of_the_reward_that_it_foretells(
+    changes: dict[str, Any], kind: type[nn.Module], tmp_path: Path
+) -> None:
+    folder = write_policy(tmp_path, make_policy())
+    save_time_head(TimeHead(HIDDEN), folder)
+    opened = open_policy(TrainerSettings(policy_dir=folder, **changes), "cpu")
+    assert type(opened.networks.value_head) is kind
 
 
 def test_faster_programs_are_drawn_more_often() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from services.trainer.durable import write_durably
+from services.trainer.time_critic import CRITIC_FILE
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +124,11 @@ def digest_of_records(record_ids: Iterable[str]) -> str:
 
 
 def policy_identity(folder: Path) -> str:
-    """SHA-256 over a policy folder's weights and configuration: a checkpoint fits no other."""
+    """SHA-256 over a policy folder's weights and configuration: a checkpoint fits no other. Without its critic, which
+    a checkpoint may hold or not."""
     sha = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json", folder / "policy.json"]):
+    weights = (path for path in folder.glob("*.safetensors") if path.name != CRITIC_FILE)
+    for path in sorted([*weights, folder / "config.json", folder / "policy.json"]):
         with path.open("rb") as file:
             sha.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return sha.hexdigest()
