@@ -1,5 +1,6 @@
 """The taught critic: rewards from the time that it expects and the time that the library takes."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,12 @@ def test_a_policys_folder_holds_it(tmp_path: Path) -> None:
     assert torch.equal(critic.times(states), head(states))
     with pytest.raises(InvalidOption, match=f"of {HIDDEN} numbers, the policy's have {HIDDEN + 1}"):
         load_time_critic(folder, HIDDEN + 1)
+
+
+def test_the_shipped_policy_has_one() -> None:
+    folder = Path(__file__).parents[2] / "models" / "sparsesmith-28m"
+    critic = load_time_critic(folder, json.loads((folder / "config.json").read_text())["hidden_size"])
+    assert critic is not None
 
 
 @pytest.mark.parametrize(
