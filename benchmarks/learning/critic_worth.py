@@ -39,12 +39,14 @@ from sparsesmith.reward import CORRECT, FASTEST, NOISE_MARGIN, SLOWEST
 
 FloatArray = npt.NDArray[np.float64]
 TOKENS = (1, CRITIC_TOKEN, 24)
+PROGRAMS = 32
+"""Of each workload."""
 RESAMPLES = 2000
 
 
 def main() -> None:
     options = _options()
-    policy, settings = load_policy(options.folder), CriticSettings()
+    policy, settings = load_policy(options.folder), CriticSettings(programs=PROGRAMS)
     critic = load_time_critic(options.folder, int(policy.model.config.hidden_size))
     if critic is None:
         raise SystemExit(f"{options.folder} holds no critic: the stage `critic` writes one")
