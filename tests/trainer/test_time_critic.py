@@ -135,6 +135,7 @@ def test_faster_programs_are_drawn_more_often() -> None:
     few = [drawn(workload, CriticSettings(programs=1, temperature=0.1), number)[0] for number in range(200)]
     assert few.count(0) > 150
     assert drawn(workload, SETTINGS, 0) == [0, 1, 2, 3, 4]
+    assert len(again := drawn(workload, CriticSettings(programs=20, again=True), 0)) == 20 > len(set(again))
 
 
 def test_states_are_kept_before_all_of_the_first_tokens_and_some_of_the_later_ones(tokenizer: Tokenizer) -> None:

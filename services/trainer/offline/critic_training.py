@@ -29,6 +29,8 @@ class CriticSettings:
     """Of each workload."""
     temperature: float = 0.1
     """They are drawn by a softmax of -log(time) / temperature: 10 % slower is drawn 1/e as often."""
+    again: bool = False
+    """Whether one may be drawn more than once, as a policy writes them."""
     first_tokens: int = 24
     """The states before all of these are kept: there most of a program is decided."""
     every: int = 16
@@ -85,8 +87,9 @@ def drawn(workload: Judged, settings: CriticSettings, number: int) -> list[int]:
     """Programs of a workload, as a policy that has learned from it would write them."""
     generator = np.random.default_rng((settings.seed, number))
     weights = np.exp((workload.log_times.min() - workload.log_times) / settings.temperature) + 1e-9
-    count = min(settings.programs, len(workload.programs))
-    return sorted(generator.choice(len(workload.programs), count, replace=False, p=weights / weights.sum()).tolist())
+    count = settings.programs if settings.again else min(settings.programs, len(workload.programs))
+    chosen = generator.choice(len(workload.programs), count, replace=settings.again, p=weights / weights.sum())
+    return sorted(chosen.tolist())
 
 
 @torch.no_grad()
