@@ -109,13 +109,13 @@ class BoundedQueue(Queue):
         take = connection.register_script(TAKE)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
+            if isinstance(own, cls) and own.must_stop is not None and own.must_stop():
+                raise StopRequested
             rung = _last_rung(connection)  # Before the look, so that nothing is missed that comes after it.
             while taken := take(keys=[own.key, common.key, BELL], args=[own.name, common.name, SEARCH_TTL_S, *RULE]):
                 queue = by_name[taken[0].decode()]
                 if (job := cls._readable(queue, taken[1])) is not None:
                     return job, queue
-            if isinstance(own, cls) and own.must_stop is not None and own.must_stop():
-                raise StopRequested
             if end is None:
                 return None
             if (left_s := end - time.monotonic()) <= 0:
