@@ -9,6 +9,7 @@ import scipy.sparse
 
 from services.trainer.offline.commands import run_stage
 from services.trainer.offline.recipe import OWN_SOURCES, ROOT
+from services.trainer.time_critic import load_time_critic
 from sparsesmith.families import propose
 from sparsesmith.policy.checkpoint import load_policy
 from tests.families import golden
@@ -74,6 +75,9 @@ def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
     training = load_policy(tmp_path / "on").description.training
     assert (training["from"], training["supervised_before"]) == ("sparsesmith-28m", supervised)
     assert (tmp_path / "on" / "tokenizer.json").read_text() == (tmp_path / "policy" / "tokenizer.json").read_text()
+    taught = run_stage(["critic", *given, "--policy", str(tmp_path / "on"), "--passes", "2", "--processes", "1"])
+    assert (taught["train_workloads"], taught["validation_workloads"]) == (1, 1)
+    assert load_time_critic(tmp_path / "on", 32) is not None
     with pytest.raises(SystemExit, match="needs --tokenizer"):
         run_stage(["sft", *given, "--pretrained", str(tmp_path / "work" / "pretrained"), "--out", str(tmp_path / "x")])
 
