@@ -117,13 +117,12 @@ def test_differences_within_the_noise_stay_small() -> None:
     assert group_advantages(torch.tensor([0.5, 0.5, 0.5]), torch.tensor([0, 0, 1])).abs().max() == 0
 
 
-@pytest.mark.parametrize("off", [0.0, 0.7, -30.0])
-def test_advantages_of_the_critic_are_in_spreads_and_bounded_and_a_constant_does_not_matter(off: float) -> None:
-    mask_BT = torch.tensor([[1.0, 1, 1, 1, 0]])
-    small_BT = critic_advantages(off + torch.tensor([[0.01, -0.01, 0.01, -0.01, 0.0]]), mask_BT)
-    torch.testing.assert_close(small_BT, torch.tensor([[0.2, -0.2, 0.2, -0.2, 0.0]]), atol=1e-4, rtol=0)
-    large_BT = critic_advantages(off + torch.tensor([[2.0, -2.0, 2.0, -2.0, 0.0]]), mask_BT)
-    torch.testing.assert_close(large_BT, torch.tensor([[1.0, -1.0, 1.0, -1.0, 0.0]]), atol=1e-4, rtol=0)
+def test_advantages_of_the_critic_are_in_units_of_their_size_and_bounded() -> None:
+    mask_BT = torch.tensor([[1.0, 1, 1, 0]])
+    small_BT = critic_advantages(torch.tensor([[0.01, -0.01, 0.01, 0.0]]), mask_BT)
+    torch.testing.assert_close(small_BT, torch.tensor([[0.2, -0.2, 0.2, 0.0]]))
+    large_BT = critic_advantages(torch.tensor([[2.0, -2.0, 2.0, 0.0]]), mask_BT)
+    torch.testing.assert_close(large_BT, torch.tensor([[1.0, -1.0, 1.0, 0.0]]))
     one_far_BT = critic_advantages(torch.tensor([[1000.0] + [0.1] * 99]), torch.ones(1, 100))
     assert float(one_far_BT.max()) == MOST_SPREADS
 

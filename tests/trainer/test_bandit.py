@@ -38,10 +38,7 @@ def one_thread() -> Iterator[None]:
 class Bandit:
     """A policy that has just begun."""
 
-    def __init__(
-        self, seed: int, options: LearnerOptions, critic_rate: float = 0.1, taught: float | None = None
-    ) -> None:
-        """`taught`: how far a critic that knows what each choice is worth is off, all along; None: it knows nothing."""
+    def __init__(self, seed: int, options: LearnerOptions, critic_rate: float = 0.1) -> None:
         self._random = torch.Generator().manual_seed(seed)
         self._ppo = Ppo(options)
         self._worth = torch.rand(PATTERNS, CHOICES, generator=self._random)
@@ -50,10 +47,6 @@ class Bandit:
         self._after = torch.zeros(PATTERNS, CHOICES, FORCED, requires_grad=True)
         self._policy = torch.optim.Adam([self._logits], lr=0.12)
         self._critic = torch.optim.Adam([self._before, self._after], lr=critic_rate)
-        if taught is not None:
-            with torch.no_grad():
-                self._before += self._worth.mean(dim=1) + taught
-                self._after += self._worth[:, :, None] + taught
         self.record = CriticRecord()
         self._regret_at_first = self._regret()
 
@@ -127,11 +120,11 @@ def _first(value_B: Tensor) -> Tensor:
 
 
 @cache
-def regret_left(critic_rate: float = 0.1, taught: float | None = None, **changes: Any) -> float:
+def regret_left(critic_rate: float = 0.1, **changes: Any) -> float:
     """After 20 updates of the policy, mean over the seeds."""
     found = []
     for seed in SEEDS:
-        bandit = Bandit(seed, LearnerOptions(kl_coefficient=0.0, **changes), critic_rate, taught)
+        bandit = Bandit(seed, LearnerOptions(kl_coefficient=0.0, **changes), critic_rate)
         moves = 0
         for _ in range(100):
             moves += bandit.update()
@@ -160,13 +153,6 @@ def test_how_much_it_keeps_is_a_matter_of_how_fast_its_table_fills() -> None:
 
 def test_half_of_it_is_made_up_for_by_the_groups_and_half_is_not() -> None:
     assert regret_left(**OLD_CREDIT) > 1.5 * regret_left()
-
-
-@pytest.mark.parametrize("off", [0.0, 0.3, -0.3])
-def test_a_taught_critic_that_is_off_by_a_constant_is_as_good_as_one_that_is_not(off: float) -> None:
-    left = regret_left(0.0, taught=off)
-    assert left == pytest.approx(regret_left(0.0, taught=0.0), abs=1e-3)
-    assert left <= 0.10
 
 
 def test_the_critic_that_the_policy_waits_for_is_there_within_the_updates_that_it_waits() -> None:

@@ -105,10 +105,10 @@ def advantages_by_hand(fixed: Fixed, options: LearnerOptions, holds: bool) -> di
     critic = {(p, t): gae(fixed, p, lam)[t] for p, t in places}
     share = options.group_share if holds else 1.0
     if options.advantage_scale == "group":
-        middle, size = float(np.mean(list(critic.values()))), max(0.05, float(np.std(list(critic.values()))))
+        size = max(0.05, math.sqrt(sum(each**2 for each in critic.values()) / len(critic)))
         bounded: Callable[[float], float] = lambda value: max(-3.0, min(3.0, value))  # noqa: E731
         return {
-            (p, t): (1 - share) * bounded((critic[p, t] - middle) / size) + share * bounded(left_one_out(p) / spread(p))
+            (p, t): (1 - share) * bounded(critic[p, t] / size) + share * bounded(left_one_out(p) / spread(p))
             for p, t in places
         }
     mixed = {(p, t): (1 - share) * critic[p, t] + share * left_one_out(p) for p, t in places}

@@ -126,13 +126,10 @@ def group_advantages(rewards_B: Tensor, groups_B: Tensor, best_share: float = 0.
 
 
 def critic_advantages(gae_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Less their mean over the batch's sampled tokens, in units of their spread there, or of REWARD_NOISE where that is
-    more: shape [B, T]. A critic that was taught on another device may hold and yet be off by a constant, which would
-    make all programs likelier or less likely."""
-    count = mask_BT.sum().clamp(min=1)
-    centred_BT = (gae_BT - (gae_BT * mask_BT).sum() / count) * mask_BT
-    spread = (centred_BT.square().sum() / count).sqrt()
-    return within_bounds(centred_BT / spread.clamp(min=REWARD_NOISE))
+    """In units of their root mean square over the batch's sampled tokens, or of REWARD_NOISE where that is more: shape
+    [B, T]. They are not centred: a critic that holds is right on average."""
+    mean_square = (gae_BT.square() * mask_BT).sum() / mask_BT.sum().clamp(min=1)
+    return within_bounds(gae_BT / mean_square.sqrt().clamp(min=REWARD_NOISE))
 
 
 def within_bounds(advantages: Tensor) -> Tensor:
