@@ -123,9 +123,10 @@ class TrainerSettings(BaseSettings):
     value_dir: Path | None = None
     """Folder of a value model that the critic begins as. Empty: a fresh head on the policy's hidden states. Off: no GPU
     has shown yet that it pays. With it `matrix_rate` is the rate of the critic's layers as well."""
-    taught_critic: bool = True
+    taught_critic: bool = False
     """Whether the critic begins as the policy folder's critic.safetensors, where there is one and the reward is
-    `milestone`: it was taught what programs take, and is told what the library takes."""
+    `milestone`: it was taught what programs take, and is told what the library takes. Off: no GPU has shown yet that it
+    pays."""
     critic_gate: float = Field(default=0.5, ge=0, le=1)
     """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
     critic_warmup: int = Field(default=20, ge=0, le=100_000)

@@ -119,9 +119,13 @@ def test_the_shipped_policy_has_one() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "kind"),
-    [({}, TimeCritic), ({"reward": "paper"}, ValueHead), ({"taught_critic": False}, ValueHead)],
+    [
+        ({}, ValueHead),
+        ({"taught_critic": True}, TimeCritic),
+        ({"taught_critic": True, "reward": "paper"}, ValueHead),
+    ],
 )
-def test_it_is_the_critic_by_default_of_the_reward_that_it_foretells(
+def test_it_is_the_critic_where_it_is_asked_for_of_the_reward_that_it_foretells(
     changes: dict[str, Any], kind: type[nn.Module], tmp_path: Path
 ) -> None:
     folder = write_policy(tmp_path, make_policy())

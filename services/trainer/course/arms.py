@@ -23,7 +23,7 @@ ARMS: Mapping[str, Arm] = {
     "ppo": Arm(),
     "rloo": Arm({"ALGORITHM": "rloo"}),
     "expert": Arm({"ALGORITHM": "expert"}),
-    "ppo-fresh": Arm({"TAUGHT_CRITIC": "false"}),
+    "ppo-taught": Arm({"TAUGHT_CRITIC": "true"}),
     "ppo-fast": Arm(LONG_STEPS),
     "expert-fast": Arm({"ALGORITHM": "expert", **LONG_STEPS}),
     "paper": Arm({"REWARD": "paper"}),
@@ -41,7 +41,7 @@ ARMS: Mapping[str, Arm] = {
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
     "start": Arm(),
 }
-"""`start` is judged and learns nothing. `fast`: longer steps. `ppo-fresh`: its
-critic begins as nothing, instead of as what was taught on measured programs. `lambda-0.95` is the
+"""`start` is judged and learns nothing. `fast`: longer steps. `ppo-taught`: its
+critic begins as what was taught on measured programs. `lambda-0.95` is the
 credit of old, `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation`
 learns from what the families find, `own-imitation` from the policy's own finds."""
