@@ -92,8 +92,8 @@ def milestone(outcome: Outcome, standard: Standard) -> float:
     """
     match outcome:
         case Passed():
-            speedup = log2(paid_speedup(outcome.timing, standard.best_us, standard.best_cold_us, standard.csr_bytes))
-            return CORRECT + min(max(_shrink(speedup, log2(1 + NOISE_MARGIN)), SLOWEST), FASTEST)
+            speedup = paid_speedup(outcome.timing, standard.best_us, standard.best_cold_us, standard.csr_bytes)
+            return milestone_of_passed(log2(speedup))
         case Rejected():
             return REJECTED
         case CompileFailed():
@@ -106,6 +106,11 @@ def milestone(outcome: Outcome, standard: Standard) -> float:
             return COMPILE_FAILED if outcome.stage == "compile" else TIMED_OUT
         case _:
             assert_never(outcome)
+
+
+def milestone_of_passed(doublings: float) -> float:
+    """What `milestone` pays for a kernel that passes, by the binary logarithm of its speed-up."""
+    return CORRECT + min(max(_shrink(doublings, log2(1 + NOISE_MARGIN)), SLOWEST), FASTEST)
 
 
 def paper(outcome: Outcome, standard: Standard) -> float:

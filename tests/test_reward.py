@@ -84,8 +84,9 @@ def test_milestone_takes_a_difference_within_the_noise_margin_for_none(median_us
     assert milestone(passed(median_us=median_us)) == pytest.approx(0.2)
 
 
-def test_milestone_is_bounded_above() -> None:
+def test_milestone_is_bounded() -> None:
     assert milestone(passed(median_us=0.0)) == pytest.approx(2.0)
+    assert milestone(passed(median_us=1e9)) == pytest.approx(-0.3)
 
 
 def test_paper_adds_compile_test_and_speedup_over_the_default_routine() -> None:

@@ -13,10 +13,8 @@ rewards. Intervals are 95 % over matrices, by bootstrap.
 import argparse
 import json
 import platform
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.origin import RESULTS, command, source_commit
+from benchmarks.report.intervals import resampled
 from services.trainer.offline.critic_training import CriticSettings, States, read_states
 from services.trainer.offline.example_file import read_examples
 from services.trainer.offline.prompt_pool import Device, build_pool
@@ -35,7 +34,7 @@ from services.trainer.policy_model import CRITIC_TOKEN, PolicyNetworks
 from services.trainer.time_critic import TimeCritic, load_time_critic
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.policy.checkpoint import load_policy
-from sparsesmith.reward import CORRECT, FASTEST, NOISE_MARGIN, SLOWEST
+from sparsesmith.reward import milestone_of_passed
 
 FloatArray = npt.NDArray[np.float64]
 TOKENS = (1, CRITIC_TOKEN, 24)
@@ -44,7 +43,6 @@ PROGRAMS = 32
 TEMPERATURE = 0.12
 """At which a single program is 11 % slower than the best of 16, in the mean of workloads, as samples of the shipped
 policy are."""
-RESAMPLES = 2000
 
 
 def main() -> None:
@@ -108,7 +106,8 @@ def rows_of(
         library = torch.tensor([library_us[keys[number]] for number in numbers])
         with torch.no_grad():
             values = critic(part.hidden_NH[kept].float()[:, None], library)[:, 0].double().numpy()
-        rewards = rewards_of(part.log2_us_N[kept].double().numpy(), library.double().log2().numpy())
+        doublings = library.double().log2() - part.log2_us_N[kept].double()
+        rewards = np.array([milestone_of_passed(each) for each in doublings.tolist()])
         matrices = [keys[number].pattern for number in numbers]
         rows.append(
             {
@@ -118,7 +117,7 @@ def rows_of(
                 "matrices": len(set(matrices)),
                 "reward_variance": round(float(rewards.var()), 4),
                 "explained": explained(rewards, values),
-                "explained_interval": interval(matrices, partial(_explained_of, rewards, values)),
+                "explained_interval": explained_interval(matrices, rewards, values),
                 "library_alone": explained(rewards, _line(library.log2().double().numpy(), rewards)),
                 "mean_error": round(float((rewards - values).mean()), 4),
             }
@@ -126,21 +125,20 @@ def rows_of(
     return rows
 
 
-def rewards_of(log2_us: FloatArray, log2_library_us: FloatArray) -> FloatArray:
-    """`milestone` of programs that pass, from warm times alone."""
-    doublings = log2_library_us - log2_us
-    shrunk = np.sign(doublings) * np.maximum(np.abs(doublings) - np.log2(1 + NOISE_MARGIN), 0)
-    rewards: FloatArray = CORRECT + np.clip(shrunk, SLOWEST, FASTEST)
-    return rewards
-
-
 def explained(rewards: FloatArray, values: FloatArray) -> float:
     """Share of the variance of rewards."""
     return round(float(1 - (rewards - values).var() / rewards.var()), 4)
 
 
-def _explained_of(rewards: FloatArray, values: FloatArray, rows: npt.NDArray[np.int64]) -> float:
-    return explained(rewards[rows], values[rows])
+def explained_interval(matrices: Sequence[str], rewards: FloatArray, values: FloatArray) -> list[float]:
+    """95 %, over matrices, each with all of its rows."""
+    rows = [np.flatnonzero(np.array(matrices) == name) for name in sorted(set(matrices))]
+
+    def shares(drawn: npt.NDArray[np.int64]) -> FloatArray:
+        resamples = (np.concatenate([rows[matrix] for matrix in each]) for each in drawn)
+        return np.array([explained(rewards[chosen], values[chosen]) for chosen in resamples])
+
+    return [round(each, 4) for each in resampled(len(rows), shares)]
 
 
 def _line(known: FloatArray, rewards: FloatArray) -> FloatArray:
@@ -148,19 +146,6 @@ def _line(known: FloatArray, rewards: FloatArray) -> FloatArray:
     if np.ptp(known) == 0:
         return np.full_like(rewards, rewards.mean())
     return np.asarray(np.polyval(np.polyfit(known, rewards, 1), known), dtype=np.float64)
-
-
-def interval(matrices: Sequence[str], figure: Callable[[npt.NDArray[np.int64]], float]) -> list[float]:
-    """95 %, over matrices drawn with putting back."""
-    rows = defaultdict(list)
-    for row, name in enumerate(matrices):
-        rows[name].append(row)
-    names, generator = sorted(rows), np.random.default_rng(0)
-    found = []
-    for _ in range(RESAMPLES):
-        drawn = generator.integers(len(names), size=len(names))
-        found.append(figure(np.concatenate([rows[names[each]] for each in drawn]).astype(np.int64)))
-    return [round(float(each), 4) for each in np.quantile(found, (0.025, 0.975))]
 
 
 def _kind(key: WorkloadKey) -> str:

@@ -30,13 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.learning.online import interval
 from benchmarks.learning.serving import serving_sampler
 from benchmarks.matrices.suites import core_sources
 from benchmarks.measure.contest import hold
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
+from benchmarks.report.intervals import mean_interval, resampled
 from benchmarks.tuning.beside_parent import Judge
 from benchmarks.tuning.harvest import PLANS, parent_line, parent_of, problem_of, workloads
 from benchmarks.tuning.harvested import Line
@@ -69,7 +70,6 @@ UNGRADED: Line = {"outcome": "ungraded"}
 """Its compiler had no time for it."""
 GAINS = (1.02, 1.05)
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
-RESAMPLES = 2000
 
 Row = dict[str, Any]
 
@@ -286,11 +286,11 @@ def _shares(rows: Sequence[Row], arm: str) -> Row:
     return {
         "samples": len(samples),
         "matrices": len(of_matrices),
-        "passed": interval([_share(each, _has_passed) for each in of_matrices]),
-        "differs": interval([_share(each, _differs) for each in of_matrices]),
-        "other_code": interval([_share(each, _is_other_code) for each in of_matrices]),
-        "faster_2": interval([_share(each, _is_faster) for each in of_matrices]),
-        "faster_5": interval([_share(each, _is_faster_by_5) for each in of_matrices]),
+        "passed": mean_interval([_share(each, _has_passed) for each in of_matrices]).rounded(),
+        "differs": mean_interval([_share(each, _differs) for each in of_matrices]).rounded(),
+        "other_code": mean_interval([_share(each, _is_other_code) for each in of_matrices]).rounded(),
+        "faster_2": mean_interval([_share(each, _is_faster) for each in of_matrices]).rounded(),
+        "faster_5": mean_interval([_share(each, _is_faster_by_5) for each in of_matrices]).rounded(),
         "gain_quantiles": _quantiles(gains),
         "gain_quantiles_of_different": _quantiles(different),
         "best_gain": max(gains, default=None),
@@ -330,17 +330,18 @@ def _quantiles(gains: Sequence[float]) -> dict[str, float]:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Row:
-    """Of mean shares, and 95 % of resampled ones; None where the mutators' is 0."""
-    chosen = np.random.default_rng(0).integers(len(ours), size=(RESAMPLES, len(ours)))
-    above, below = np.array(ours)[chosen].mean(axis=1), np.array(theirs)[chosen].mean(axis=1)
-    kept = below > 0
-    mean = float(np.mean(theirs))
-    low, high = np.quantile(above[kept] / below[kept], [0.025, 0.975]) if kept.any() else (None, None)
-    return {
-        "ratio": round(float(np.mean(ours)) / mean, 3) if mean else None,
-        "low": None if low is None else round(float(low), 3),
-        "high": None if high is None else round(float(high), 3),
-    }
+    """Of mean shares, and 95 % of resampled ones, those without the mutators' left out; None where all are."""
+    own, other = np.array(ours), np.array(theirs)
+    if not other.any():
+        return {"ratio": None, "low": None, "high": None}
+
+    def ratios(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+        above, below = own[drawn].mean(axis=1), other[drawn].mean(axis=1)
+        quotients: NDArray[np.float64] = above[below > 0] / below[below > 0]
+        return quotients
+
+    low, high = resampled(len(own), ratios)
+    return {"ratio": round(float(own.mean() / other.mean()), 3), "low": round(low, 3), "high": round(high, 3)}
 
 
 def _write(

@@ -26,6 +26,7 @@ import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
+from benchmarks.report.intervals import mean_interval
 from benchmarks.report.online import course_table, seed_table
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
@@ -34,7 +35,6 @@ from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
 
 Json = dict[str, Any]
-RESAMPLES = 2000
 INTERPRETER = "PTX interpreter (times are estimates)"
 NNZ = (3_000, 600_000)
 """Of matrices to learn from."""
@@ -119,7 +119,8 @@ def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:
     pairs = [(found[0], found[-1]) for found in groups.values() if len(found) > 1]
     told: Json = {"workloads": len(groups), "again": len(pairs)}
     for name in ("rewards", "log_speeds", "passed") if pairs else ():
-        told[name] = interval([float(np.mean(last[name])) - float(np.mean(first[name])) for first, last in pairs])
+        changes = [float(np.mean(last[name])) - float(np.mean(first[name])) for first, last in pairs]
+        told[name] = mean_interval(changes).rounded()
     return told
 
 
@@ -145,19 +146,12 @@ def against(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Json:
     """Mean difference of each figure over the workloads that both have, with its interval."""
     common = sorted(ours["workloads"].keys() & theirs["workloads"].keys())
     return {
-        name: interval([ours["workloads"][each][name] - theirs["workloads"][each][name] for each in common])
+        name: mean_interval(
+            [ours["workloads"][each][name] - theirs["workloads"][each][name] for each in common]
+        ).rounded()
         for name in ("pass_at_1", "mean_reward", "log_speed", "best_of_n", "different")
         if common
     }
-
-
-def interval(differences: Sequence[float]) -> Json:
-    """Mean, and 95 % of the means of resampled differences."""
-    values = np.array(differences)
-    chance = np.random.default_rng(0)
-    means = values[chance.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return {"mean": round(float(values.mean()), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
 
 
 def read(folder: Path) -> list[Json]:

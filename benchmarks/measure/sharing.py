@@ -34,7 +34,7 @@ from benchmarks.measure.throughput import (
     graded,
     write,
 )
-from benchmarks.report.policy import geometric_interval
+from benchmarks.report.intervals import geometric_interval
 from services.trainer.course.gpu_use import GpuUse
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Passed
@@ -153,13 +153,10 @@ def agreement(rounds: Sequence[Finals], alone: Sequence[Finals]) -> dict[str, An
     ratios = [math.exp(math.fsum(each) / len(each)) for each in by_matrix.values()]
     if not ratios:
         return {"matrices": 0}
-    mean, low, high = (round(value, 4) for value in geometric_interval(ratios))
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)))
     programs = sum(map(len, by_matrix.values()))
     return {
-        "mean": mean,
-        "low": low,
-        "high": high,
+        **geometric_interval(ratios).rounded(),
         "worst": round(worst, 4),
         "matrices": len(ratios),
         "programs": programs,

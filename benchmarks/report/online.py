@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report.policy import RESAMPLES
+from benchmarks.report.intervals import RESAMPLES
 from benchmarks.report.results import Json
 
 INTRO = (

@@ -1,15 +1,14 @@
 """What is told of a policy: gains at equal seconds, its samples one by one, what it needs of the matrix, tokens a second."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure.invention import invented
+from benchmarks.report.intervals import Interval, geometric_interval, mean_interval
 from benchmarks.report.results import NNZ_CLASSES, Json, geometric_mean
 
-RESAMPLES = 10_000
 BEST_OF = (1, 4, 16, 64)
 UNUSUAL = {
     "samples": "as trained",
@@ -53,9 +52,6 @@ ENGINE = (
     "for all samples: what a token takes of it bounds tokens a second."
 )
 
-Interval = tuple[float, float, float]
-"""Mean, low, high."""
-
 
 def arm_gains(rows: Iterable[Json]) -> Json:
     """By kind of workload, arm and nnz class: gain over `families` with its interval, and of how many matrices."""
@@ -81,20 +77,6 @@ def _by_class(gains: Sequence[tuple[int, float]]) -> Json:
 def _told(interval: Interval, matrices: int) -> Json:
     mean, low, high = (round(value, 4) for value in interval)
     return {"gain": mean, "low": low, "high": high, "matrices": matrices}
-
-
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Mean, and 95 % of the means of resampled values; the same each time."""
-    known = np.array(values)
-    chosen = np.random.default_rng(0).integers(len(known), size=(RESAMPLES, len(known)))
-    low, high = np.quantile(known[chosen].mean(axis=1), [0.025, 0.975])
-    return float(known.mean()), float(low), float(high)
-
-
-def geometric_interval(values: Sequence[float]) -> Interval:
-    """As mean_interval, of geometric means."""
-    mean, low, high = mean_interval([math.log(value) for value in values])
-    return math.exp(mean), math.exp(low), math.exp(high)
 
 
 def equal_seconds_lines(result: Json) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import RESULTS, command, folder_of
-from benchmarks.report.policy import geometric_interval
+from benchmarks.report.intervals import geometric_interval
 from benchmarks.report.results import LOSS, geometric_mean
 
 Json = dict[str, Any]
@@ -83,14 +83,13 @@ def compared(estimates: Mapping[str, Any], learned: Mapping[str, Any]) -> list[J
 
 def figures(rows: list[Json]) -> Json:
     """Of all rows of a kind of workload."""
-    gain = geometric_interval([row["learned"] / row["estimates"] for row in rows])
     return {
         "matrices": len(rows),
         "over_routine": {
             ranked: round(geometric_mean(row[ranked] for row in rows), 4) for ranked in ("estimates", "learned")
         },
         "lost": {ranked: sum(row[ranked] < LOSS for row in rows) for ranked in ("estimates", "learned")},
-        "gain": {name: round(value, 4) for name, value in zip(("mean", "low", "high"), gain, strict=True)},
+        "gain": geometric_interval([row["learned"] / row["estimates"] for row in rows]).rounded(),
     }
 
 

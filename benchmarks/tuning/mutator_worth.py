@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.origin import RESULTS, command, folder_of, source_commit
+from benchmarks.report.intervals import Interval, resampled
 from benchmarks.tuning.harvested import read_lines
 from sparsesmith.mutation.catalogue import SEPARATOR
 from sparsesmith.mutation.worth import GAIN, Counts, worth_by_mutator
-
-RESAMPLES = 2000
 
 Json = dict[str, Any]
 
@@ -111,11 +110,9 @@ def _share(of_matrices: Sequence[Sequence[tuple[float, bool]]]) -> Json:
     sums = np.array(
         [[sum(weight * won for weight, won in each), sum(weight for weight, _ in each)] for each in of_matrices]
     )
-    chosen = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
-    resampled = sums[chosen].sum(axis=1)
-    low, high = np.quantile(resampled[:, 0] / resampled[:, 1], [0.025, 0.975])
-    total = sums.sum(axis=0)
-    return {"mean": round(float(total[0] / total[1]), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
+    won, all_weights = sums.T
+    low, high = resampled(len(sums), lambda drawn: won[drawn].sum(axis=1) / all_weights[drawn].sum(axis=1))
+    return Interval(float(won.sum() / all_weights.sum()), low, high).rounded()
 
 
 def _options() -> argparse.Namespace:

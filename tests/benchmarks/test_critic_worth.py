@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.learning.critic_worth import explained, interval, library_times, rewards_of, rows_of
+from benchmarks.learning.critic_worth import explained_interval, library_times, rows_of
 from services.trainer.offline.critic_training import States
 from services.trainer.offline.targets import WorkloadKey
 from services.trainer.time_critic import TimeCritic, TimeHead
-from sparsesmith.reward import CORRECT, FASTEST, SLOWEST
 
 HIDDEN = 4
 
@@ -51,11 +50,10 @@ def test_a_critic_that_knows_the_times_explains_the_rewards(monkeypatch: pytest.
     assert wrong[0]["explained"] < 0
 
 
-def test_rewards_have_the_margin_and_the_bounds_of_milestone() -> None:
-    rewards = rewards_of(np.zeros(4), np.array([0.01, 1.0, 9.0, -9.0]))
-    assert rewards.tolist() == pytest.approx(
-        [CORRECT, CORRECT + 1 - math.log2(1.02), CORRECT + FASTEST, CORRECT + SLOWEST]
-    )
+def test_rewards_are_those_of_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.learning.critic_worth.TOKENS", (10,))
+    row, *_ = rows_of(make_states([0.0, 0.0], [1.0, 2.0], [0, 0]), make_critic(), KEYS[:1], LIBRARY_US)
+    assert row["reward_variance"] == pytest.approx(((1 - math.log2(1.02)) / 2) ** 2, abs=1e-4)
 
 
 def test_library_times_are_the_last_suites(tmp_path: Path) -> None:
@@ -70,5 +68,5 @@ def test_library_times_are_the_last_suites(tmp_path: Path) -> None:
 
 def test_an_interval_is_over_matrices() -> None:
     rewards = np.array([0.0, 1.0, 0.0, 1.0])
-    same = interval(["a", "a", "b", "b"], lambda rows: explained(rewards[rows], rewards[rows] * 0.5))
-    assert same == [0.75, 0.75]
+    assert explained_interval(["a", "a", "b", "b"], rewards, rewards * 0.5) == [0.75, 0.75]
+    assert explained_interval(["a", "a", "b", "b"], rewards, np.array([0.0, 1.0, 0.0, 0.0])) == [0.0, 1.0]

@@ -20,7 +20,6 @@ from benchmarks.report.policy import (
     arm_gains,
     best_of,
     equal_seconds_lines,
-    mean_interval,
     rate_lines,
     sample_lines,
 )
@@ -85,13 +84,6 @@ def test_best_of_k_is_of_groups_and_a_group_without_any_counts_as_the_routine() 
     assert best_of(samples, 2, against_us=8.0, routine_us=8.0) == pytest.approx(2.0)
     assert best_of(samples, 4, against_us=8.0, routine_us=8.0) == pytest.approx(4.0)
     assert best_of(samples, 5, against_us=8.0, routine_us=8.0) is None
-
-
-def test_an_interval_holds_its_mean_and_is_the_same_each_time() -> None:
-    mean, low, high = mean_interval([0.5, 1.0, 1.0, 0.9])
-    assert mean == pytest.approx(0.85)
-    assert low < mean < high
-    assert mean_interval([0.5, 1.0, 1.0, 0.9]) == (mean, low, high)
 
 
 def test_gains_are_over_families_by_class_and_leave_out_what_failed() -> None:
