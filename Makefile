@@ -84,10 +84,10 @@ train-policy: $(INSTALLED) ## A policy from the committed records: PATTERNS=matr
 	$(PYTHON) -m services.trainer.offline policy --work $(WORK) --out $(or $(OUT),$(WORK)/policy) --device $(or $(DEVICE),cpu) \
 	  --patterns $(PATTERNS) $(WORK)/generated.pack $(if $(CORPUS),--corpus $(CORPUS)) $(OPTIONS)
 
-ARM ?= ppo
+ARM ?= rloo
 SEED ?= 0
 COURSE ?= .sparsesmith/online/$(ARM)-$(SEED)
-train-online: $(INSTALLED) ## A policy learns online: LESSONS=pack PROBES=pack ARM=ppo SEED=0 MINUTES=12 OPTIONS=... (docs/training.md)
+train-online: $(INSTALLED) ## A policy learns online: LESSONS=pack PROBES=pack ARM=rloo SEED=0 MINUTES=12 OPTIONS=... (docs/training.md)
 	$(PYTHON) -m services.trainer.course learn $(COURSE) --lessons $(LESSONS) --probes $(PROBES) --arm $(ARM) --seed $(SEED) \
 	  --minutes $(or $(MINUTES),12) $(OPTIONS)
 

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import torch
 
-from services.trainer.online.algorithm import LearnerOptions
+from services.trainer.online.algorithm import Algorithm, LearnerOptions
+from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import BatchRules, RecordReader
 from services.trainer.online.checkpoints import CheckpointFolder
 from services.trainer.online.intake import IntakeOptions, RecordIntake
@@ -64,9 +65,23 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
 
 
 def open_learner(settings: TrainerSettings, policy: OpenedPolicy, device: str) -> Learner:
-    """On this process's device."""
-    own = ranks(device)
-    return Learner(policy.networks, chosen(LearnerOptions, settings), own.device, SEED, own)
+    """On this process's device. Raises InvalidOption for an algorithm that nobody registered, and where a critic is
+    chosen for one that has none."""
+    options, own = chosen(LearnerOptions, settings), ranks(device)
+    _check_critic(settings, algorithm_of(options))
+    return Learner(policy.networks, options, own.device, SEED, own)
+
+
+def _check_critic(settings: TrainerSettings, algorithm: Algorithm) -> None:
+    critics = {"taught_critic": settings.taught_critic or None, "value_dir": settings.value_dir}
+    for field, value in critics.items():
+        if value is not None and not algorithm.needs_critic:
+            raise InvalidOption(
+                f"{field} {value}: the algorithm {settings.algorithm} has no critic (limit: one that has, as ppo)",
+                field=field,
+                value=str(value),
+                limit="an algorithm that has a critic, as ppo",
+            )
 
 
 def follow(settings: TrainerSettings) -> int:

@@ -66,9 +66,10 @@ class TrainerSettings(BaseSettings):
     """Longest text of a record, what was asked in words and the program together; longer ones are skipped. A `text`
     policy needs 6144 or more, and its model a context of as many."""
 
-    algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
-    """What updates optimise: `ppo`, `rloo`, `expert`, or a name that another package registered under the entry points
-    `sparsesmith.algorithms`. `rloo` and `expert`, which imitates the best of each group, have no critic."""
+    algorithm: str = Field(default="rloo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    """What updates optimise: `rloo`, `ppo`, `expert`, or a name that another package registered under the entry points
+    `sparsesmith.algorithms`. `rloo` and `expert`, which imitates the best of each group, have no critic. `rloo` is what
+    taught most in the same seconds (docs/training.md)."""
     adapter_rank: int = Field(
         default=0,
         ge=0,
@@ -122,11 +123,12 @@ class TrainerSettings(BaseSettings):
     """Updates over which `best_share` falls to 0, in a straight line; 0: it stays."""
     value_dir: Path | None = None
     """Folder of a value model that the critic begins as. Empty: a fresh head on the policy's hidden states. Off: no GPU
-    has shown yet that it pays. With it `matrix_rate` is the rate of the critic's layers as well."""
+    has shown yet that it pays. Wants an `algorithm` that has a critic, as `taught_critic` does. With it `matrix_rate`
+    is the rate of the critic's layers as well."""
     taught_critic: bool = False
     """Whether the critic begins as the policy folder's critic.safetensors, where there is one and the reward is
-    `milestone`: it was taught what programs take, and is told what the library takes. Off: no GPU has shown yet that it
-    pays."""
+    `milestone`: it was taught what programs take, and is told what the library takes. Off: PPO with it was not ahead of
+    `rloo` clear of chance."""
     critic_gate: float = Field(default=0.5, ge=0, le=1)
     """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
     critic_warmup: int = Field(default=20, ge=0, le=100_000)

@@ -27,12 +27,12 @@ def run_outside(*words: str, **settings: str) -> subprocess.CompletedProcess[str
 
 def test_algorithms_are_chosen_by_name() -> None:
     made = [algorithm_of(LearnerOptions(algorithm=name)) for name in OURS]
-    assert [type(each) for each in made] == [Ppo, Rloo, Expert]
-    assert [each.needs_critic for each in made] == [True, False, False]
+    assert [type(each) for each in made] == [Rloo, Ppo, Expert]
+    assert [each.needs_critic for each in made] == [False, True, False]
 
 
 def test_an_unknown_algorithm_is_refused_with_what_there_is() -> None:
-    with pytest.raises(InvalidOption, match=r"algorithm 'grpo' is unknown \(known: ppo, rloo, expert\)"):
+    with pytest.raises(InvalidOption, match=r"algorithm 'grpo' is unknown \(known: rloo, ppo, expert\)"):
         algorithm_of(LearnerOptions(algorithm="grpo"))
 
 

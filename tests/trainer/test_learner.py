@@ -47,6 +47,7 @@ def make_networks(seed: int = 0) -> PolicyNetworks:
 
 def make_learner(networks: PolicyNetworks | None = None, **changes: Any) -> Learner:
     options = {
+        "algorithm": "ppo",
         "matrix_rate": 1e-2,
         "other_rate": 3e-3,
         "value_rate": 1e-2,
@@ -318,15 +319,16 @@ def test_the_share_of_the_best_falls_with_the_updates_and_is_part_of_the_state()
     assert first[0] != first[1]
 
 
-def test_a_speedup_of_a_hundred_moves_no_weight_further_than_one_of_two() -> None:
-    twice, hundredfold, less = (weights_after(speedup) for speedup in (2.0, 100.0, 1.5))
+@pytest.mark.parametrize("algorithm", ["ppo", "rloo"])
+def test_a_speedup_of_a_hundred_moves_no_weight_further_than_one_of_two(algorithm: str) -> None:
+    twice, hundredfold, less = (weights_after(speedup, algorithm) for speedup in (2.0, 100.0, 1.5))
     assert all(torch.equal(twice[name], hundredfold[name]) for name in twice)
     assert not all(torch.equal(twice[name], less[name]) for name in twice)
 
 
-def weights_after(speedup: float) -> dict[str, torch.Tensor]:
+def weights_after(speedup: float, algorithm: str) -> dict[str, torch.Tensor]:
     """Of an update in which one program is so much faster than what there was, one slower, and two are wrong."""
-    learner = make_learner(matrix_rate=1e-3, other_rate=1e-3)
+    learner = make_learner(algorithm=algorithm, matrix_rate=1e-3, other_rate=1e-3)
     outcomes = {REWARDED: with_time(10 / speedup), 20: with_time(12.0)}
     records = [
         make_record(
@@ -375,7 +377,7 @@ def test_a_restored_learner_goes_on_as_the_saved_one_would_have() -> None:
 def test_networks_without_a_critic_are_refused() -> None:
     policy = make_policy()
     with pytest.raises(ValueError, match="value head"):
-        Learner(PolicyNetworks(policy.model, policy.encoder), LearnerOptions())
+        Learner(PolicyNetworks(policy.model, policy.encoder), LearnerOptions("ppo"))
 
 
 def test_without_a_critic_the_rewarded_program_becomes_likely_too() -> None:

@@ -20,7 +20,8 @@ from transformers import Qwen3ForCausalLM
 from services.trainer.online.checkpoints import CheckpointFolder, digest_of_records
 from services.trainer.online.learner import MOST_TOKEN_GAP
 from services.trainer.online.publishing import Edition
-from services.trainer.service import open_workshop
+from services.trainer.opened_policy import open_policy
+from services.trainer.service import open_learner, open_workshop
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import Workshop, resume, train
 from sparsesmith.errors import InvalidOption
@@ -114,7 +115,7 @@ def test_versions_rise_with_each_update_and_old_files_go(
 def test_while_the_policy_waits_for_its_critic_no_version_is_made_and_nothing_is_learned_twice(
     settings: TrainerSettings, redis_connection: Redis
 ) -> None:
-    waiting = settings.model_copy(update={"critic_gate": 1.0, "critic_warmup": 3})
+    waiting = settings.model_copy(update={"algorithm": "ppo", "critic_gate": 1.0, "critic_warmup": 3})
     for number in range(4):
         publish(redis_connection, name=f"job-{number}")
         assert train(open_workshop(waiting, redis_connection), lambda: False, max_updates=1) == 1
@@ -331,6 +332,18 @@ def test_a_full_disk_loses_no_record_and_publishes_nothing(
     assert train(again, lambda: False, max_updates=1) == 1
     assert (announced(redis_connection).version, entries(settings)[0]["records"]) == (1, COUNT)
     assert [path.suffix for path in (settings.state_dir / "checkpoints").iterdir()] == [".pt"]
+
+
+@pytest.mark.parametrize("changes", [{"taught_critic": True}, {"value_dir": Path("a-value-model")}])
+def test_a_critic_that_the_algorithm_has_no_use_for_is_refused(
+    changes: dict[str, Any], settings: TrainerSettings
+) -> None:
+    opened = open_policy(settings, "cpu")
+    with pytest.raises(InvalidOption, match="the algorithm rloo has no critic") as caught:
+        open_learner(settings.model_copy(update=changes), opened, "cpu")
+    ((field, value),) = changes.items()
+    assert (caught.value.field, caught.value.value) == (field, str(value))
+    assert open_learner(settings.model_copy(update={**changes, "algorithm": "ppo"}), opened, "cpu").networks.value_head
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ BATCH = make_batch(
 
 @torch.no_grad()
 def test_its_values_at_the_tenth_token_are_the_value_models_of_the_program_so_far() -> None:
-    learner, model = Learner(make_networks(), LearnerOptions()), make_value_model().eval()
+    learner, model = Learner(make_networks(), LearnerOptions("ppo")), make_value_model().eval()
     values_BT = learner.networks.values(torch.empty(0), BATCH.prompts, BATCH.text)
     token_ids, lengths = padded([[BOS, *program[: CRITIC_TOKEN - 1]] for program in PROGRAMS])
     passes, log_times = model(BATCH.prompts, token_ids, lengths)
@@ -75,7 +75,7 @@ def test_it_learns_the_rewards_and_leaves_the_policy_and_its_own_encoder_alone()
 
 
 def test_a_state_of_another_critic_is_gone_on_from_with_a_fresh_one() -> None:
-    learner = Learner(make_networks(), LearnerOptions())
+    learner = Learner(make_networks(), LearnerOptions("ppo"))
     of_head = make_learner().state_dict()
     learner.load_state_dict(of_head)
     learner.load_state_dict(copy.deepcopy(learner.state_dict()))

@@ -1,6 +1,6 @@
 """A policy learns online for so many minutes, and is judged before, meanwhile and after, or after alone.
 
-python -m services.trainer.course learn STATE --lessons PACK --probes PACK --arm ppo --minutes 12
+python -m services.trainer.course learn STATE --lessons PACK --probes PACK --arm rloo --minutes 12
 python -m services.trainer.course demo STATE
 python -m services.trainer.course export STATE FOLDER
 
@@ -122,7 +122,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     learn.add_argument("--lessons", type=Path, required=True, help="pack of matrices to learn from")
     learn.add_argument("--probes", type=Path, required=True, help="pack of matrices to be judged by")
     learn.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
-    learn.add_argument("--arm", choices=list(ARMS), default="ppo")
+    learn.add_argument("--arm", choices=list(ARMS), default="rloo")
     learn.add_argument("--seed", type=int, default=0)
     learn.add_argument("--judge-every-minutes", type=float, default=5.0)
     learn.add_argument("--group", type=_group, default=16, help="samples of a lesson")

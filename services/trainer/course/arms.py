@@ -19,29 +19,33 @@ class Arm:
 LONG_STEPS = {"PROGRAM_KL_LIMIT": "0.5", "MATRIX_RATE": "0.0002", "OTHER_RATE": "0.00006"}
 """An update may move the policy two and a half times as far, at twice the rates."""
 
+PPO, EXPERT = {"ALGORITHM": "ppo"}, {"ALGORITHM": "expert"}
+
 ARMS: Mapping[str, Arm] = {
-    "ppo": Arm(),
-    "rloo": Arm({"ALGORITHM": "rloo"}),
-    "expert": Arm({"ALGORITHM": "expert"}),
-    "ppo-taught": Arm({"TAUGHT_CRITIC": "true"}),
-    "ppo-fast": Arm(LONG_STEPS),
-    "expert-fast": Arm({"ALGORITHM": "expert", **LONG_STEPS}),
+    "rloo": Arm(),
+    "ppo": Arm(PPO),
+    "expert": Arm(EXPERT),
+    "ppo-taught": Arm({**PPO, "TAUGHT_CRITIC": "true"}),
+    "rloo-fast": Arm(LONG_STEPS),
+    "ppo-fast": Arm({**PPO, **LONG_STEPS}),
+    "expert-fast": Arm({**EXPERT, **LONG_STEPS}),
     "paper": Arm({"REWARD": "paper"}),
     "paper-bounded": Arm({"REWARD": "paper_bounded"}),
     "improvement": Arm({"REWARD": "improvement"}),
-    "best-of-4": Arm({"BEST_SHARE": "0.5"}),
-    "best-of-4-alone": Arm({"BEST_SHARE": "1"}),
+    "best-of-4": Arm({**PPO, "BEST_SHARE": "0.5"}),
+    "best-of-4-alone": Arm({**PPO, "BEST_SHARE": "1"}),
     "lambda-0.95": Arm(
-        {"GAE_LAMBDA": "0.95", "VALUE_TARGETS": "bootstrapped", "ADVANTAGE_SCALE": "batch", "CRITIC_GATE": "0"}
+        {**PPO, "GAE_LAMBDA": "0.95", "VALUE_TARGETS": "bootstrapped", "ADVANTAGE_SCALE": "batch", "CRITIC_GATE": "0"}
     ),
-    "lambda-0.95-alone": Arm({"GAE_LAMBDA": "0.95", "CRITIC_GATE": "0"}),
-    "lambda-by-length": Arm({"GAE_LAMBDA": "length"}),
-    "groups-alone": Arm({"GROUP_SHARE": "1"}),
+    "lambda-0.95-alone": Arm({**PPO, "GAE_LAMBDA": "0.95", "CRITIC_GATE": "0"}),
+    "lambda-by-length": Arm({**PPO, "GAE_LAMBDA": "length"}),
+    "groups-alone": Arm({**PPO, "GROUP_SHARE": "1"}),
     "imitation": Arm({"IMITATION_SHARE": "0.15"}, {"TELLS_OF_ALL": "true"}, family_candidates=32),
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
     "start": Arm(),
 }
-"""`start` is judged and learns nothing. `fast`: longer steps. `ppo-taught`: its
-critic begins as what was taught on measured programs. `lambda-0.95` is the
-credit of old, `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation`
-learns from what the families find, `own-imitation` from the policy's own finds."""
+"""`rloo` is what a trainer does by default, and what `paper`, `improvement` and `imitation` change one thing of;
+`best-of-4`, `lambda` and `groups-alone` are of PPO. `start` is judged and learns nothing. `fast`: longer steps.
+`ppo-taught`: its critic begins as what was taught on measured programs. `lambda-0.95` is the credit of old,
+`lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation` learns from what
+the families find, `own-imitation` from the policy's own finds."""

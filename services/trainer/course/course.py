@@ -52,7 +52,7 @@ class CourseOptions:
     state: Path
     """Folder of one course: the stack's state, ledger.jsonl, curves.json, events/."""
     policy: Path
-    arm: str = "ppo"
+    arm: str = "rloo"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the arm: settings of the trainer by name."""
     family_candidates: int = 0

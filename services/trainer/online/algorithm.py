@@ -19,7 +19,7 @@ AdvantageScale = Literal["group", "batch"]
 class LearnerOptions:
     """How to update; the fields of `TrainerSettings` that concern it, where each is explained."""
 
-    algorithm: str = "ppo"
+    algorithm: str = "rloo"
     epochs: int = 2
     minibatch_records: int = 8
     micro_batch_tokens: int = 2048

@@ -14,7 +14,7 @@ ENTRY_POINTS = "sparsesmith.algorithms"
 
 MakeAlgorithm = Callable[[LearnerOptions], Algorithm]
 
-OURS: Mapping[str, MakeAlgorithm] = {"ppo": Ppo, "rloo": Rloo, "expert": Expert}
+OURS: Mapping[str, MakeAlgorithm] = {"rloo": Rloo, "ppo": Ppo, "expert": Expert}
 
 _PARTS = ("needs_critic", "averages_over", "targets", "losses")
 
