@@ -166,7 +166,8 @@ def table(results: Sequence[Json], folder: Path) -> str:
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:
-    """Judgements over seconds of learning, a panel a figure, a line an arm and commit; points are seeds."""
+    """Judgements over seconds of learning, a panel a figure, a line an arm, commit and length of course; points are
+    seeds. The line of courses that were judged once begins at the mean of the starts of their commit."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -174,23 +175,32 @@ def plot(results: Sequence[Json], folder: Path) -> str:
         figure = Figure(figsize=(12, 3.0), layout="constrained")
         panels = figure.subplots(1, len(SHOWN))
         lines: defaultdict[str, list[Json]] = defaultdict(list)
+        starts: defaultdict[str, list[Json]] = defaultdict(list)
         for each in results:
-            lines[f"{each['arm']}, {each['commit'][:8]}"].append(each)
+            if each["arm"] == "start":
+                starts[each["commit"]].append(each)
+            lines[f"{each['arm']}, {each['learned_s']:.0f} s, {each['commit'][:8]}"].append(each)
         for panel, (name, label) in zip(panels, SHOWN, strict=True):
             for (line, courses), (colour, mark) in zip(lines.items(), _looks(), strict=False):
-                points = sorted((p["at_s"], p["figures"][name]) for each in courses for p in each["judgements"])
-                seconds = sorted({at for at, _ in points})
-                means = [float(np.mean([value for at, value in points if at == second])) for second in seconds]
-                if name in RATIOS:
-                    points, means = [(at, 2**value) for at, value in points], [2**value for value in means]
-                panel.plot(seconds, means, color=colour, label=line)
-                panel.plot([at for at, _ in points], [value for _, value in points], mark, color=colour, markersize=4)
+                points = _judged(courses, name)
+                is_judged_once = all(len(each["judgements"]) == 1 for each in courses)
+                of_line = points + _judged(starts[courses[0]["commit"]], name) if is_judged_once else points
+                seconds = sorted({at for at, _ in of_line})
+                means = [float(np.mean([value for at, value in of_line if at == second])) for second in seconds]
+                panel.plot(seconds, means, color=colour, linewidth=1)
+                panel.plot(*zip(*points, strict=True), mark, color=colour, markersize=4, label=line)
             panel.set_xlabel("seconds of learning")
-            panel.set_title(f"{label}, over the best routine" if name in RATIOS else label, fontsize=9)
+            panel.set_title(f"{label}\nover the best routine" if name in RATIOS else label, fontsize=9)
         figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside right center")
         path = folder / "online.svg"
         figure.savefig(path, metadata={"Date": None})
     return str(path)
+
+
+def _judged(courses: Sequence[Json], name: str) -> list[tuple[float, float]]:
+    """Seconds of learning and a figure, of each judgement; speeds instead of their logarithms."""
+    judged = [(point["at_s"], point["figures"][name]) for each in courses for point in each["judgements"]]
+    return sorted((at, 2**value if name in RATIOS else value) for at, value in judged)
 
 
 def _looks() -> Iterator[tuple[str, str]]:

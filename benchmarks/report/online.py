@@ -28,7 +28,7 @@ VERSIONS_INTRO = (
 SEEDS_INTRO = (
     "Courses that were judged once, when their seconds were over, an arm a line. They are compared with pooled starts: judgements of the shipped policy (courses of the "
     "arm start, which learn nothing) of the same commit on the same device. Of each workload that all of a comparison's courses have, the mean over an arm's seeds less the mean over "
-    "the start's; then the mean over workloads. PPO over an arm likewise: of the same seconds and settings. Intervals: 95 %, by a bootstrap that draws workloads, and of either side "
+    "the start's; then the mean over workloads. PPO and RLOO over an arm likewise: of the same seconds and settings. Intervals: 95 %, by a bootstrap that draws workloads, and of either side "
     "its seeds; a draw of three seeds is narrower than what three more would show, and one seed's interval is of workloads alone. Samples graded a second: those that were "
     "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up."
 )
@@ -152,12 +152,12 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
             starts[_made(each)[:2]].append(each)
     lines = [
         "| arm | seeds | seconds of learning | samples graded a second | pass@1 | single samples over the start | best of n over the start | different of n "
-        "| PPO's single samples over its | settings | commit, device |",
-        "|---" * 11 + "|",
+        "| PPO's single samples over its | RLOO's | settings | commit, device |",
+        "|---" * 12 + "|",
     ]
     for (made, arm), seeds in sorted(arms.items()):
         start = [] if arm == "start" else starts[made[:2]]
-        ppo = [] if arm == "ppo" else arms.get((made, "ppo"), [])
+        others = {name: [] if arm == name else arms.get((made, name), []) for name in ("ppo", "rloo")}
         cells = [
             arm,
             f"{len(seeds)}, start {len(start)}" if arm != "start" else str(len(seeds)),
@@ -167,7 +167,7 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
             _over_seeds("log_speed", seeds, start),
             _over_seeds("best_of_n", seeds, start),
             _kept_different(_means("different", start, seeds)),
-            _over_seeds("log_speed", ppo, seeds),
+            *(_over_seeds("log_speed", other, seeds) for other in others.values()),
             made[3],
             ", ".join(made[:2]),
         ]

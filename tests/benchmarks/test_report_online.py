@@ -88,16 +88,17 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_seeds_of_an_arm_are_one_line_over_pooled_starts_and_beside_ppo() -> None:
+def test_seeds_of_an_arm_are_one_line_over_pooled_starts_and_beside_ppo_and_rloo() -> None:
     starts = [make_once("start", seed, 0.4 + seed / 5) for seed in range(2)]
-    arms = [make_once("ppo", seed, 1.5) for seed in range(3)] + [make_once("expert", 0, 0.5)]
+    arms = [make_once("ppo", seed, 1.5) for seed in range(3)] + [make_once("expert", 0, 0.5), make_once("rloo", 0, 2.5)]
     told = {cells[0]: cells for cells in map(cells_of, seed_table([*arms, *starts])[2:])}
     assert told["ppo"] == [
         "ppo", "3, start 2", "240", "10.0", "90.0% to 90.0%", "2.000x (1.866 to 2.144)", "1.000x (1.000 to 1.000)",
-        "8.0 to 8.0, 100%", "-", "evaluators 2, update 32 x 16", "01234567, NVIDIA H200",
+        "8.0 to 8.0, 100%", "-", "2.000x (2.000 to 2.000)", "evaluators 2, update 32 x 16", "01234567, NVIDIA H200",
     ]  # fmt: skip
     assert told["expert"][8] == "2.000x (2.000 to 2.000)", "paired by workload: what workloads differ in is no noise"
-    assert told["start"][:9] == ["start", "2", "0", "-", "90.0%", "-", "-", "8.0", "-"]
+    assert (told["expert"][9], told["rloo"][8:10]) == ("4.000x (4.000 to 4.000)", ["0.500x (0.500 to 0.500)", "-"])
+    assert told["start"][:10] == ["start", "2", "0", "-", "90.0%", "-", "-", "8.0", "-", "-"]
 
 
 @pytest.mark.parametrize(
