@@ -422,9 +422,16 @@ def train_sft(context: typer.Context) -> None:
     _become("services.trainer.offline", ["sft", *context.args])
 
 
+@train_app.command("online", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
+def train_online(context: typer.Context) -> None:
+    """Learn from what the evaluators measure, by SPARSESMITH_TRAINER_ALGORITHM (all options go to services.trainer)."""
+    _become("services.trainer", context.args)
+
+
 @train_app.command("ppo", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_ppo(context: typer.Context) -> None:
-    """Online PPO on what the evaluators measure (all options go to services.trainer)."""
+    """The same by PPO."""
+    os.environ["SPARSESMITH_TRAINER_ALGORITHM"] = "ppo"
     _become("services.trainer", context.args)
 
 

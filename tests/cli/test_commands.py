@@ -15,7 +15,9 @@ import pytest
 from rich.console import Console
 
 import sparsesmith
+from services.trainer.settings import TrainerSettings
 from sparsesmith.artifacts import artifact, kinds_of
+from sparsesmith.cli.commands import app
 from sparsesmith.cli.rendering import describe_knobs, show_report
 from sparsesmith.client import Client
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -242,6 +244,22 @@ def test_every_command_is_listed(sparsesmith_command: Shell) -> None:
     asked = ("tune", "grade", "status", "watch", "list", "candidates", "cancel", "health", "policy")
     for command in (*asked, "up", "demo", "train"):
         assert f" {command} " in ended.out
+
+
+@pytest.mark.parametrize(("command", "algorithm"), [("online", "rloo"), ("ppo", "ppo")])
+def test_online_training_is_by_the_default_algorithm_or_by_ppo(
+    command: str, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What becomes of the process reads its settings from the environment."""
+    monkeypatch.setenv("SPARSESMITH_TRAINER_ALGORITHM", "rloo")
+    started: list[tuple[list[str], str]] = []
+
+    def become(path: str, words: list[str]) -> None:
+        started.append((words[1:], TrainerSettings().algorithm))
+
+    monkeypatch.setattr(os, "execv", become)
+    app(["train", command, "--once"], standalone_mode=False)
+    assert started == [(["-m", "services.trainer", "--once"], algorithm)]
 
 
 @pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "file"])
