@@ -14,10 +14,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from services.trainer.course import curves, toy
+from services.trainer.course import curves
 from services.trainer.course.arms import ARMS
 from services.trainer.course.course import CourseOptions, run_course
-from services.trainer.course.exports import export
 from services.trainer.course.lessons import packed_lessons
 from sparsesmith.errors import InvalidOption, SparsesmithError
 from sparsesmith_proto.evaluation import MAX_CANDIDATES_A_JOB
@@ -66,6 +65,8 @@ def _learn(options: argparse.Namespace) -> None:
 
 
 def _demo(options: argparse.Namespace) -> None:
+    from services.trainer.course import toy  # Reads torch, which a course itself has no use for.
+
     print("making a policy that knows nine programs, four of them bad", flush=True)
     toy.make_policy(options.state)
     course = toy.course(options.state, 60 * options.minutes, 60 * options.piece_minutes)
@@ -74,6 +75,8 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
+    from services.trainer.course.exports import export  # Likewise.
+
     print(f"version {export(options.state, options.folder)} is in {options.folder}")
 
 
