@@ -93,6 +93,7 @@ def keep(options: argparse.Namespace) -> Path:
         "course": {
             key: value for key, value in _course(options.state).items() if key not in ("lessons", "probes", "policy")
         },
+        "lesson_kinds": sorted({name.partition(":")[2] for name in _course(options.state)["lessons"]} - {""}),
         "evaluators": next((each["evaluators"] for each in ledger.events("began")[::-1] if "evaluators" in each), None),
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,

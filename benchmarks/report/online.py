@@ -32,6 +32,8 @@ SEEDS_INTRO = (
     "its seeds; a draw of three seeds is narrower than what three more would show, and one seed's interval is of workloads alone. Samples graded a second: those that were "
     "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up."
 )
+KINDS_BEFORE = ("spmv:float32:1", "spmv:float64:1", "spmm:float32:32")
+"""Of lessons of courses that did not keep them."""
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
@@ -182,7 +184,8 @@ Made = tuple[str, str, float, str]
 def _made(course: Json) -> Made:
     group, groups, _ = course["course"]["batch"]
     changes = "".join(f", {name}={value}" for name, value in sorted(course["course"].get("changes", {}).items()))
-    settings = f"evaluators {course['evaluators']}, update {groups} x {group}{changes}"
+    kinds = len(course.get("lesson_kinds", ()) or KINDS_BEFORE)
+    settings = f"lessons of {kinds} kinds, evaluators {course['evaluators']}, update {groups} x {group}{changes}"
     return course["commit"][:8], course["device"]["name"], float(course["judged"][-1]["at_s"]), settings
 
 

@@ -34,7 +34,7 @@ def make_state(state: Path, arm: str, *judged_s: float, seed: int = 0, **began: 
         "seed": seed,
         "batch": [16, 32, 2],
         "policy": "p",
-        "lessons": [],
+        "lessons": ["m0", "m1:spmv:float32:1", "m2:spmv:float32:1"],
         "probes": [],
     }
     state.joinpath("course.json").write_text(json.dumps(course))

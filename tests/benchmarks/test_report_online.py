@@ -94,7 +94,8 @@ def test_seeds_of_an_arm_are_one_line_over_pooled_starts_and_beside_ppo_and_rloo
     told = {cells[0]: cells for cells in map(cells_of, seed_table([*arms, *starts])[2:])}
     assert told["ppo"] == [
         "ppo", "3, start 2", "240", "10.0", "90.0% to 90.0%", "2.000x (1.866 to 2.144)", "1.000x (1.000 to 1.000)",
-        "8.0 to 8.0, 100%", "-", "2.000x (2.000 to 2.000)", "evaluators 2, update 32 x 16", "01234567, NVIDIA H200",
+        "8.0 to 8.0, 100%", "-", "2.000x (2.000 to 2.000)", "lessons of 3 kinds, evaluators 2, update 32 x 16",
+        "01234567, NVIDIA H200",
     ]  # fmt: skip
     assert told["expert"][8] == "2.000x (2.000 to 2.000)", "paired by workload: what workloads differ in is no noise"
     assert (told["expert"][9], told["rloo"][8:10]) == ("4.000x (4.000 to 4.000)", ["0.500x (0.500 to 0.500)", "-"])
@@ -115,7 +116,9 @@ def test_a_start_that_was_judged_elsewhere_is_not_compared_with(changes: dict[st
     assert (ppo[5], ppo[6]) == ("-", "-")
 
 
-@pytest.mark.parametrize("changes", [{"evaluators": 1}, {"course": {"batch": [16, 16, 2]}}])
+@pytest.mark.parametrize(
+    "changes", [{"evaluators": 1}, {"course": {"batch": [16, 16, 2]}}, {"lesson_kinds": ["spmv:float32:1"]}]
+)
 def test_ppo_under_other_settings_is_not_compared_with(changes: dict[str, Any]) -> None:
     lines = seed_table([make_once("ppo", 0, 0.6, **changes), make_once("expert", 0, 0.5)])
     assert [cells_of(line)[8] for line in lines[2:]] == ["-", "-"]

@@ -17,7 +17,7 @@ from services.trainer.course.exports import export
 from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
-from services.trainer.course.lessons import Lesson, lessons_of, packed_lessons
+from services.trainer.course.lessons import TAUGHT, Lesson, lessons_of, packed_lessons
 from sparsesmith.errors import InvalidOption, NotFound
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from tests.trainer.records import make_pattern
@@ -85,16 +85,16 @@ def pack(path: Path, *seeds: int) -> Path:
     return path
 
 
-def test_packs_become_workloads_of_three_kinds(tmp_path: Path) -> None:
-    lessons, probes = packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 3))
-    assert [len(lessons), len(probes)] == [6, 3]
+def test_packs_become_workloads_of_what_is_taught_and_of_what_is_judged_by(tmp_path: Path) -> None:
+    lessons, probes = packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 3), TAUGHT)
+    assert [len(lessons), len(probes)] == [10, 3]
     assert [lesson.name for lesson in probes] == ["m3:spmv:float32:1", "m3:spmv:float64:1", "m3:spmm:float32:32"]
     assert lessons_of([("m", make_pattern())])[2].options(16, 60).num_dense_cols == 32
 
 
 def test_what_is_judged_by_is_not_learned_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"m2 .* would be learned from and judged by") as caught:
-        packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 2))
+        packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 2), TAUGHT)
     assert (caught.value.field, caught.value.value) == ("lessons", "m2")
 
 
@@ -103,9 +103,9 @@ def test_a_pack_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         (tmp_path / "bad").write_bytes(content)
     with pytest.raises(InvalidOption, match=message):
-        packed_lessons(pack(tmp_path / "a", 1), tmp_path / "bad")
+        packed_lessons(pack(tmp_path / "a", 1), tmp_path / "bad", TAUGHT)
     with pytest.raises(InvalidOption, match="holds no matrices"):
-        packed_lessons(pack(tmp_path / "none"), pack(tmp_path / "b", 2))
+        packed_lessons(pack(tmp_path / "none"), pack(tmp_path / "b", 2), TAUGHT)
 
 
 def test_a_folder_of_another_course_is_refused_by_what_differs(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_folder_of_another_course_is_refused_by_what_differs(tmp_path: Path) -
 
 def test_samples_of_a_lesson_are_what_a_course_is(tmp_path: Path) -> None:
     options = CourseOptions(state=tmp_path, policy=tmp_path, group=8)
-    identity = {"arm": "ppo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
+    identity = {"arm": "rloo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
     tmp_path.joinpath("course.json").write_text(json.dumps(identity))
     with pytest.raises(InvalidOption, match="another course: batch differs"):
         run_course(options, make_lessons(), make_lessons())
@@ -126,7 +126,7 @@ def test_samples_of_a_lesson_are_what_a_course_is(tmp_path: Path) -> None:
 
 def test_when_a_course_is_judged_is_what_it_is(tmp_path: Path) -> None:
     options = CourseOptions(state=tmp_path, policy=tmp_path, judge="end")
-    identity = {"arm": "ppo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
+    identity = {"arm": "rloo", "settings": {}, "seed": 0, "policy": str(tmp_path.resolve()), "batch": [16, 32, 2]}
     lessons = {name: ["m0", "m1", "m2"] for name in ("lessons", "probes")}
     tmp_path.joinpath("course.json").write_text(json.dumps(identity | lessons))
     with pytest.raises(InvalidOption, match="another course: judge differs"):

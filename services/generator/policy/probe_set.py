@@ -1,7 +1,8 @@
 """The prompts that every policy version is probed on: small patterns by formula, the same on every machine.
 
 They stand for kinds of matrices (stencil, blocks, kNN, power law, circuit, short rows), not for any matrix of the
-benchmarks. Nothing is learned from samples of them, so they stay a measure.
+benchmarks, and for each kind of product that the shipped policy was taught: what a policy learns of one it may unlearn
+of another. Nothing is learned from samples of them, so they stay a measure.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 
-EDITION = 1
+EDITION = 2
 """Of the formulas below: probes of different editions do not compare."""
 
 IntArray = npt.NDArray[np.int64]
@@ -42,11 +43,11 @@ def probe_set() -> tuple[ProbePattern, ...]:
         _prompt(1, "stencil", _stencil(64, diagonal=False)),
         _prompt(2, "power-law", _power_law(3000)),
         _prompt(3, "circuit", _circuit(2500)),
-        _prompt(4, "scattered", _scattered(3000, 3000, 8)),
+        _prompt(4, "scattered", _scattered(3000, 3000, 8), operation="spmm", num_dense_cols=8),
         _prompt(5, "blocks", _blocks(400, 6), element_type="float64"),
         _prompt(6, "short-rows", _scattered(4000, 900, 3), element_type="float64"),
         _prompt(7, "neighbours", _neighbours(2500, 10), operation="spmm", num_dense_cols=32),
-        _prompt(8, "wide-stencil", _stencil(50, diagonal=True), operation="spmm", num_dense_cols=32),
+        _prompt(8, "wide-stencil", _stencil(30, diagonal=True), operation="spmm", num_dense_cols=128),
     )
 
 

@@ -14,12 +14,19 @@ from sparsesmith_proto.api import Budget, TuningOptions
 from sparsesmith_proto.message import ElementType, Operation
 from sparsesmith_proto.words import SearchStrategy
 
-KINDS: tuple[tuple[Operation, ElementType, int], ...] = (
-    ("spmv", "float32", 1),
-    ("spmv", "float64", 1),
-    ("spmm", "float32", 32),
-)
+Kind = tuple[Operation, ElementType, int]
 """Operation, element type, dense columns."""
+
+JUDGED: tuple[Kind, ...] = (("spmv", "float32", 1), ("spmv", "float64", 1), ("spmm", "float32", 32))
+"""What a policy is judged by."""
+TAUGHT: tuple[Kind, ...] = (*JUDGED, ("spmm", "float32", 8), ("spmm", "float32", 128))
+"""What the shipped policy was taught, and goes on to learn from: what it does not practise it may unlearn
+(docs/training.md)."""
+
+
+def name_of(kind: Kind) -> str:
+    """As it stands in a lesson's name."""
+    return ":".join(map(str, kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +54,14 @@ class Lesson:
         return matrix_file(self.pattern.to_scipy(np.ones(self.pattern.nnz, np.float32)), None)
 
 
-def lessons_of(patterns: Iterable[tuple[str, Pattern]]) -> list[Lesson]:
-    """Each matrix with each of KINDS."""
-    return [
-        Lesson(f"{name}:{operation}:{element_type}:{num_dense_cols}", pattern, operation, element_type, num_dense_cols)
-        for name, pattern in patterns
-        for operation, element_type, num_dense_cols in KINDS
-    ]
+def lessons_of(patterns: Iterable[tuple[str, Pattern]], kinds: Sequence[Kind] = JUDGED) -> list[Lesson]:
+    """Each matrix with each of the kinds."""
+    return [Lesson(f"{name}:{name_of(kind)}", pattern, *kind) for name, pattern in patterns for kind in kinds]
 
 
-def packed_lessons(lessons: Path, probes: Path) -> tuple[list[Lesson], list[Lesson]]:
-    """Of two packs of matrices. Raises InvalidOption where one cannot be read or is empty, and for a matrix that is in
-    both: what the policy is judged by must not teach."""
+def packed_lessons(lessons: Path, probes: Path, kinds: Sequence[Kind]) -> tuple[list[Lesson], list[Lesson]]:
+    """Of two packs of matrices, the first with these kinds. Raises InvalidOption where one cannot be read or is empty,
+    and for a matrix that is in both: what the policy is judged by must not teach."""
     learned, judged = _pack("lessons", lessons), _pack("probes", probes)
     digests = {pattern.digest for _, pattern in judged}
     for name, pattern in learned:
@@ -68,7 +71,7 @@ def packed_lessons(lessons: Path, probes: Path) -> tuple[list[Lesson], list[Less
                 field="lessons",
                 value=name,
             )
-    return lessons_of(learned), lessons_of(judged)
+    return lessons_of(learned, kinds), lessons_of(judged)
 
 
 def _pack(field: str, path: Path) -> Sequence[tuple[str, Pattern]]:
