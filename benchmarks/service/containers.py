@@ -47,7 +47,7 @@ PROJECT = "sparsesmith-trial"
 OF_THE_TRIAL = "docker-compose.trial.yml"
 FILES = ("docker-compose.yml", "docker-compose.cpu.yml", OF_THE_TRIAL)
 A_VERSION_AT_ONCE = {"services": {"trainer": {"environment": {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}}}}
-"""Few records are learned from: no version would come before the critic has warmed up."""
+"""Few records are learned from: where the objective has a critic (PPO), no version would come before it has warmed up."""
 BUILT = ("keys", "generator", "evaluator", "trainer")
 SERVED = ("redis", "generator", "evaluator", "trainer", "queue")
 REDIS_IMAGE = "docker.io/valkey/valkey:9.1.1-alpine"

@@ -27,7 +27,8 @@ from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import Budget, KernelReport, SearchStrategy, TunedAnswer, TuningOptions
 
 NO_WARM_UP = {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}
-"""What is timed is the way of a version into the engine, not how long its critic takes to hold."""
+"""What is timed is the way of a version into the engine, not how long a critic, where the
+objective has one (PPO), takes to hold."""
 
 
 def main() -> None:

@@ -19,9 +19,9 @@ class PolicyAnnouncement(Message):
     """File name inside the shared policy folder (no directories)."""
     sha256: Digest
     step: int = Field(ge=0)
-    """PPO updates behind these weights."""
+    """Updates behind these weights."""
     metrics: dict[str, float]
-    """The trainer's measures of the update: policy_loss, value_loss, kl, clip_fraction, mean_reward, ..."""
+    """The trainer's measures of the update: policy_loss, kl_reference, clip_fraction, mean_reward, ..."""
     created_at: str
     """UTC, ISO 8601."""
 

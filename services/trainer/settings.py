@@ -69,7 +69,8 @@ class TrainerSettings(BaseSettings):
     algorithm: str = Field(default="rloo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What updates optimise: `rloo`, `ppo`, `expert`, or a name that another package registered under the entry points
     `sparsesmith.algorithms`. `rloo` and `expert`, which imitates the best of each group, have no critic. `rloo` is what
-    taught most in the same seconds (docs/training.md)."""
+    taught most in the same seconds (docs/training.md). Of ours `ppo` alone reads `value_rate`, `clip_low`, `clip_high`,
+    `value_clip`, and `gae_lambda` to `critic_warmup`."""
     adapter_rank: int = Field(
         default=0,
         ge=0,
@@ -134,7 +135,8 @@ class TrainerSettings(BaseSettings):
     critic_warmup: int = Field(default=20, ge=0, le=100_000)
     """Updates that the policy waits for its critic at most; afterwards groups alone move it until the critic holds."""
     kl_coefficient: float = Field(default=0.02, ge=0, le=10)
-    """Weight of the KL divergence from the reference policy, exact over all words, as a mean over tokens."""
+    """Weight of the KL divergence from the reference policy, exact over all words, as a mean over tokens;
+    with `rloo` over programs, whose tokens are added up."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus."""
     imitation_share: float = Field(default=0.0, ge=0, le=0.5)

@@ -121,7 +121,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """One completion, with what PPO needs to know of it."""
+    """One completion, with what a trainer needs to know of it."""
 
     text: str
     token_ids: tuple[int, ...]

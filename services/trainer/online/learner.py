@@ -2,8 +2,8 @@
 
 The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; targets
 (returns and advantages); then a few epochs of minibatches, ended early where the policy has moved far enough. What is
-optimised is the algorithm's, chosen by name (`algorithms`). Until the critic holds the policy stands still, for some
-updates at most (`critic_record`).
+optimised is the algorithm's, chosen by name (`algorithms`), and only one that needs a critic (`ppo`) has one: until
+that holds the policy stands still, for some updates at most (`critic_record`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
