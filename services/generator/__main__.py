@@ -1,5 +1,6 @@
 """`python -m services.generator`: one process tree that ends with SIGTERM or Ctrl-C and leaves no job behind."""
 
+import argparse
 import logging
 import os
 import signal
@@ -13,10 +14,15 @@ from services.generator.settings import GeneratorSettings
 
 NOT_STARTED = 3
 """Exit code of a service that could not listen."""
+HELP = (
+    "The generator: serves HTTP until SIGTERM or Ctrl-C. It has no options; every setting is a field of "
+    "GeneratorSettings (services/generator/settings.py), read from SPARSESMITH_GENERATOR_<NAME>."
+)
 
 
 def main() -> None:
     """Settings are read before anything heavy is imported."""
+    argparse.ArgumentParser(prog="python -m services.generator", description=HELP).parse_args()
     try:
         settings = GeneratorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     except ValidationError as error:

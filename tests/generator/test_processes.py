@@ -1,5 +1,7 @@
 """The generator as a process, with a real engine on a tiny policy, a real Valkey and a real evaluator."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +121,12 @@ def test_a_generator_that_is_stopped_while_its_engine_loads_ends_soon_and_whole(
         time.sleep(0.1)
     assert stack.generator.terminate(timeout_s=120) == 0
     assert stack.generator.left_behind() == []
+
+
+@pytest.mark.parametrize(("word", "code", "told"), [("--help", 0, "It has no options"), ("--port", 2, "--port")])
+def test_a_generator_that_is_given_options_does_not_start(word: str, code: int, told: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "services.generator", word], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == code
+    assert told in " ".join((ended.stdout + ended.stderr).split())
