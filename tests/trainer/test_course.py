@@ -17,7 +17,7 @@ from services.trainer.course.exports import export
 from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
-from services.trainer.course.lessons import TAUGHT, Lesson, lessons_of, packed_lessons
+from services.trainer.course.lessons import Lesson, lessons_of, packed_lessons
 from sparsesmith.errors import InvalidOption, NotFound
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from tests.trainer.records import make_pattern
@@ -85,16 +85,21 @@ def pack(path: Path, *seeds: int) -> Path:
     return path
 
 
-def test_packs_become_workloads_of_what_is_taught_and_of_what_is_judged_by(tmp_path: Path) -> None:
-    lessons, probes = packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 3), TAUGHT)
-    assert [len(lessons), len(probes)] == [10, 3]
-    assert [lesson.name for lesson in probes] == ["m3:spmv:float32:1", "m3:spmv:float64:1", "m3:spmm:float32:32"]
+def test_packs_become_workloads_of_three_kinds_and_some_are_rehearsed(tmp_path: Path) -> None:
+    packs = pack(tmp_path / "a", 1, 2, 4, 5), pack(tmp_path / "b", 3)
+    lessons, probes = packed_lessons(*packs, rehearse_every=3)
+    kinds = ["spmv:float32:1", "spmv:float64:1", "spmm:float32:32"]
+    assert [lesson.name for lesson in probes] == [f"m3:{kind}" for kind in kinds]
+    practised = [f"m{seed}:{kind}" for seed in (1, 2, 4, 5) for kind in kinds]
+    rehearsed = [f"m{seed}:spmm:float32:{columns}" for seed in (1, 5) for columns in (8, 128)]
+    assert [lesson.name for lesson in lessons] == practised + rehearsed
+    assert [lesson.name for lesson in packed_lessons(*packs, rehearse_every=0)[0]] == practised
     assert lessons_of([("m", make_pattern())])[2].options(16, 60).num_dense_cols == 32
 
 
 def test_what_is_judged_by_is_not_learned_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"m2 .* would be learned from and judged by") as caught:
-        packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 2), TAUGHT)
+        packed_lessons(pack(tmp_path / "a", 1, 2), pack(tmp_path / "b", 2))
     assert (caught.value.field, caught.value.value) == ("lessons", "m2")
 
 
@@ -103,9 +108,9 @@ def test_a_pack_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         (tmp_path / "bad").write_bytes(content)
     with pytest.raises(InvalidOption, match=message):
-        packed_lessons(pack(tmp_path / "a", 1), tmp_path / "bad", TAUGHT)
+        packed_lessons(pack(tmp_path / "a", 1), tmp_path / "bad")
     with pytest.raises(InvalidOption, match="holds no matrices"):
-        packed_lessons(pack(tmp_path / "none"), pack(tmp_path / "b", 2), TAUGHT)
+        packed_lessons(pack(tmp_path / "none"), pack(tmp_path / "b", 2))
 
 
 def test_a_folder_of_another_course_is_refused_by_what_differs(tmp_path: Path) -> None:
@@ -166,6 +171,12 @@ def test_a_start_is_judged_once(judge: Any) -> None:
     options = CourseOptions(Path(), Path(), seconds=0, judge=judge)
     assert is_judgement_due(options, (), 0.0)
     assert not is_judgement_due(options, judged_at(0.0), 0.0)
+
+
+def test_rehearsal_less_often_than_never_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["learn", "state", "--lessons", "a.pack", "--probes", "b.pack", "--rehearse-every", "-1"])
+    assert "expected 0 or more, not -1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("group", ["1", "257"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from services.trainer.course import curves
 from services.trainer.course.arms import ARMS
 from services.trainer.course.course import CourseOptions, run_course
-from services.trainer.course.lessons import TAUGHT, name_of, packed_lessons
+from services.trainer.course.lessons import packed_lessons
 from sparsesmith.errors import InvalidOption, SparsesmithError
 from sparsesmith_proto.evaluation import MAX_CANDIDATES_A_JOB
 
@@ -40,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _learn(options: argparse.Namespace) -> None:
-    kinds = [kind for kind in TAUGHT if name_of(kind) in options.kinds]
-    lessons, probes = packed_lessons(options.lessons, options.probes, kinds)
+    lessons, probes = packed_lessons(options.lessons, options.probes, options.rehearse_every)
     arm, seconds = ARMS[options.arm], 0.0 if options.arm == "start" else 60 * options.minutes
     course = CourseOptions(
         state=options.state,
@@ -103,6 +102,13 @@ def _group(text: str) -> int:
     return number
 
 
+def _every(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected 0 or more, not {number}")
+    return number
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("SPARSESMITH_"):
@@ -125,9 +131,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     _add_common(learn, minutes=12.0)
     learn.add_argument("--lessons", type=Path, required=True, help="pack of matrices to learn from")
     learn.add_argument("--probes", type=Path, required=True, help="pack of matrices to be judged by")
-    kinds = [name_of(kind) for kind in TAUGHT]
     learn.add_argument(
-        "--kinds", nargs="+", choices=kinds, default=kinds, help="each lesson's matrix with each of these"
+        "--rehearse-every",
+        type=_every,
+        default=3,
+        metavar="N",
+        help="each n-th matrix also with the kinds of workload that nothing is judged by; 0: none",
     )
     learn.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     learn.add_argument("--arm", choices=list(ARMS), default="rloo")

@@ -19,9 +19,8 @@ Kind = tuple[Operation, ElementType, int]
 
 JUDGED: tuple[Kind, ...] = (("spmv", "float32", 1), ("spmv", "float64", 1), ("spmm", "float32", 32))
 """What a policy is judged by."""
-TAUGHT: tuple[Kind, ...] = (*JUDGED, ("spmm", "float32", 8), ("spmm", "float32", 128))
-"""What the shipped policy was taught, and goes on to learn from: what it does not practise it may unlearn
-(docs/training.md)."""
+REHEARSED: tuple[Kind, ...] = (("spmm", "float32", 8), ("spmm", "float32", 128))
+"""What the shipped policy was taught beside these: what it does not practise it may unlearn (docs/training.md)."""
 
 
 def name_of(kind: Kind) -> str:
@@ -59,9 +58,10 @@ def lessons_of(patterns: Iterable[tuple[str, Pattern]], kinds: Sequence[Kind] = 
     return [Lesson(f"{name}:{name_of(kind)}", pattern, *kind) for name, pattern in patterns for kind in kinds]
 
 
-def packed_lessons(lessons: Path, probes: Path, kinds: Sequence[Kind]) -> tuple[list[Lesson], list[Lesson]]:
-    """Of two packs of matrices, the first with these kinds. Raises InvalidOption where one cannot be read or is empty,
-    and for a matrix that is in both: what the policy is judged by must not teach."""
+def packed_lessons(lessons: Path, probes: Path, rehearse_every: int = 0) -> tuple[list[Lesson], list[Lesson]]:
+    """Of two packs of matrices; with `rehearse_every` n also what is rehearsed, on each n-th matrix of the first. Raises
+    InvalidOption where one cannot be read or is empty, and for a matrix that is in both: what the policy is judged by
+    must not teach."""
     learned, judged = _pack("lessons", lessons), _pack("probes", probes)
     digests = {pattern.digest for _, pattern in judged}
     for name, pattern in learned:
@@ -71,7 +71,8 @@ def packed_lessons(lessons: Path, probes: Path, kinds: Sequence[Kind]) -> tuple[
                 field="lessons",
                 value=name,
             )
-    return lessons_of(learned, kinds), lessons_of(judged)
+    rehearsed = learned[::rehearse_every] if rehearse_every else ()
+    return lessons_of(learned) + lessons_of(rehearsed, REHEARSED), lessons_of(judged)
 
 
 def _pack(field: str, path: Path) -> Sequence[tuple[str, Pattern]]:
