@@ -59,9 +59,9 @@ def lessons_of(patterns: Iterable[tuple[str, Pattern]], kinds: Sequence[Kind] = 
 
 
 def packed_lessons(lessons: Path, probes: Path, rehearse_every: int = 0) -> tuple[list[Lesson], list[Lesson]]:
-    """Of two packs of matrices; with `rehearse_every` n also what is rehearsed, on each n-th matrix of the first. Raises
-    InvalidOption where one cannot be read or is empty, and for a matrix that is in both: what the policy is judged by
-    must not teach."""
+    """Of two packs of matrices; with `rehearse_every` n also what is rehearsed, on each n-th matrix of the first.
+    Raises InvalidOption where one cannot be read or is empty, and for a matrix that is in both: what the policy is
+    judged by must not teach."""
     learned, judged = _pack("lessons", lessons), _pack("probes", probes)
     digests = {pattern.digest for _, pattern in judged}
     for name, pattern in learned:
