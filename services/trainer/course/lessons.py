@@ -23,11 +23,6 @@ REHEARSED: tuple[Kind, ...] = (("spmm", "float32", 8), ("spmm", "float32", 128))
 """What the shipped policy was taught beside these: what it does not practise it may unlearn (docs/training.md)."""
 
 
-def name_of(kind: Kind) -> str:
-    """As it stands in a lesson's name."""
-    return ":".join(map(str, kind))
-
-
 @dataclass(frozen=True, eq=False)
 class Lesson:
     """One workload."""
@@ -55,7 +50,7 @@ class Lesson:
 
 def lessons_of(patterns: Iterable[tuple[str, Pattern]], kinds: Sequence[Kind] = JUDGED) -> list[Lesson]:
     """Each matrix with each of the kinds."""
-    return [Lesson(f"{name}:{name_of(kind)}", pattern, *kind) for name, pattern in patterns for kind in kinds]
+    return [Lesson(":".join((name, *map(str, kind))), pattern, *kind) for name, pattern in patterns for kind in kinds]
 
 
 def packed_lessons(lessons: Path, probes: Path, rehearse_every: int = 0) -> tuple[list[Lesson], list[Lesson]]:
