@@ -30,7 +30,8 @@ SEEDS_INTRO = (
     "arm start, which learn nothing) of the same commit on the same device. Of each workload that all of a comparison's courses have, the mean over an arm's seeds less the mean over "
     "the start's; then the mean over workloads. PPO and RLOO over an arm likewise: of the same seconds and settings. Intervals: 95 %, by a bootstrap that draws workloads, and of either side "
     "its seeds; a draw of three seeds is narrower than what three more would show, and one seed's interval is of workloads alone. Samples graded a second: those that were "
-    "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up."
+    "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up. A workload on which two starts lie more than a doubling apart is left "
+    "out of all, and named: one wrong time of a program that most samples are would weigh more than what was learned."
 )
 KINDS_BEFORE = ("spmv:float32:1", "spmv:float64:1", "spmm:float32:32")
 """Of lessons of courses that did not keep them."""
@@ -145,13 +146,16 @@ def course_table(courses: Sequence[Json]) -> list[str]:
 
 def seed_table(courses: Sequence[Json]) -> list[str]:
     """An arm a line, of courses that were judged once; empty without any."""
+    once = [each for each in courses if _is_judged_once(each)]
+    unsteady = _unsteady(once)
     arms: defaultdict[tuple[Made, str], list[Json]] = defaultdict(list)
     starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in courses:
-        if _is_judged_once(each):
-            arms[_made(each), each["arm"]].append(each)
-        if _is_judged_once(each) and each["arm"] == "start":
-            starts[_made(each)[:2]].append(each)
+    for each in once:
+        made = _made(each)
+        course = _without(unsteady[made[:2]], each)
+        arms[made, each["arm"]].append(course)
+        if each["arm"] == "start":
+            starts[made[:2]].append(course)
     lines = [
         "| arm | seeds | seconds of learning | samples graded a second | pass@1 | single samples over the start | best of n over the start | different of n "
         "| PPO's single samples over its | RLOO's | settings | commit, device |",
@@ -162,7 +166,9 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
         others = {name: [] if arm == name else arms.get((made, name), []) for name in ("ppo", "rloo")}
         cells = [
             arm,
-            f"{len(seeds)}, start {len(start)}" if arm != "start" else str(len(seeds)),
+            f"{len(seeds)}, start {len(start)}"
+            if arm != "start"
+            else ", without ".join((str(len(seeds)), *unsteady[made[:2]])),
             f"{made[2]:.0f}",
             f"{fmean(each['graded_samples'] / each['learned_s'] for each in seeds):.1f}" if made[2] else "-",
             " to ".join(f"{mean:.1%}" for mean in _means("pass_at_1", start, seeds)) or "-",
@@ -179,6 +185,29 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
 
 Made = tuple[str, str, float, str]
 """What courses have in common that are compared: commit, device, seconds of learning, settings that are no arm's."""
+
+
+def _unsteady(courses: Sequence[Json]) -> Mapping[tuple[str, str], list[str]]:
+    """By commit and device, the workloads whose starts say nothing."""
+    starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    for each in courses:
+        starts[_made(each)[:2]] += [each] if each["arm"] == "start" else []
+    return {place: unsteady_workloads(found) for place, found in starts.items()}
+
+
+def unsteady_workloads(starts: Sequence[Json]) -> list[str]:
+    """Those whose single samples two judgements of the same policy find more than a doubling apart: a brief time of one
+    program was wrong there, which says nothing of what was learned."""
+    judged = [each["judged"][-1]["workloads"] for each in starts]
+    names = sorted({name for each in judged for name in each})
+    speeds = {name: [each[name].get("log_speed", 0.0) for each in judged if name in each] for name in names}
+    return [name for name, found in speeds.items() if max(found) - min(found) > 1]
+
+
+def _without(left_out: Sequence[str], course: Json) -> Json:
+    last = course["judged"][-1]
+    kept = {name: told for name, told in last["workloads"].items() if name not in left_out}
+    return {**course, "judged": [*course["judged"][:-1], {**last, "workloads": kept}]}
 
 
 def _made(course: Json) -> Made:

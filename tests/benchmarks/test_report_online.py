@@ -12,6 +12,7 @@ from benchmarks.report.online import (
     online_section,
     seed_table,
     seeds_interval,
+    unsteady_workloads,
     version_table,
 )
 
@@ -122,6 +123,15 @@ def test_a_start_that_was_judged_elsewhere_is_not_compared_with(changes: dict[st
 def test_ppo_under_other_settings_is_not_compared_with(changes: dict[str, Any]) -> None:
     lines = seed_table([make_once("ppo", 0, 0.6, **changes), make_once("expert", 0, 0.5)])
     assert [cells_of(line)[8] for line in lines[2:]] == ["-", "-"]
+
+
+def test_a_workload_that_starts_find_a_doubling_apart_is_left_out_of_all_and_named() -> None:
+    starts = [make_once("start", seed, 0.5) for seed in range(2)]
+    starts[1]["judged"][-1]["workloads"]["m1"]["log_speed"] = -2.3
+    told = {cells[0]: cells for cells in map(cells_of, seed_table([make_once("rloo", 0, 1.5), *starts])[2:])}
+    assert told["rloo"][5] == "2.000x (2.000 to 2.000)"
+    assert told["start"][1] == "2, without m1"
+    assert unsteady_workloads(starts[:1]) == []
 
 
 def test_a_course_that_was_not_judged_after_its_seconds_has_no_line() -> None:
