@@ -17,6 +17,7 @@ from services.evaluator.measuring.interval import (
     measure_interleaved,
     median_interval,
     repeats_for,
+    settled_repeats,
 )
 
 
@@ -115,6 +116,23 @@ def test_interleaving_needs_repeats_for_every_program() -> None:
 @pytest.mark.parametrize(("sequence_us", "repeats"), [(0.0, 512), (2.0, 500), (10.0, 100), (300.0, 4), (5000.0, 1)])
 def test_a_batch_is_about_as_long_as_asked(sequence_us: float, repeats: int) -> None:
     assert repeats_for(sequence_us, FULL) == repeats
+
+
+@pytest.mark.parametrize(
+    ("single_us", "several_us", "repeats"),
+    [
+        ([3.0], [1.5], 512),
+        ([2000.0, 3.0], [4.0], 250),  # Another process had the GPU: with one repeat every batch would hold a start.
+        ([3.0], [60.0, 4.0], 250),
+        ([2000.0], [], 1),
+        ([400.0], [400.0], 3),
+    ],
+    ids=["quiet", "single disturbed", "several disturbed", "long", "of some"],
+)
+def test_a_first_batch_that_was_disturbed_leaves_no_batch_too_few_repeats(
+    single_us: list[float], several_us: list[float], repeats: int
+) -> None:
+    assert settled_repeats(Series(*single_us), lambda: Series(*several_us), FULL) == repeats
 
 
 def test_a_matrix_that_fits_the_l2_is_bound_by_the_l2_when_warm_and_by_memory_when_cold() -> None:

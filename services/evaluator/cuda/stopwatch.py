@@ -13,7 +13,7 @@ host has queued events and graph, so host time never falls between two events.
 
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 
 import cupy
@@ -21,7 +21,7 @@ from cupy.cuda import runtime
 
 from services.evaluator.cuda.launch import CapturedGraph, Enqueue, cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.measuring.interval import TimingBudget, repeats_for
+from services.evaluator.measuring.interval import Batch, TimingBudget, settled_repeats
 
 FLUSH_FACTOR = 2
 """The flushing kernel rewrites this many times the L2's size."""
@@ -113,11 +113,12 @@ class Stopwatch:
         return CapturedGraph(enqueue, repeats, self._stream)
 
     def repeated(self, enqueue: Enqueue, single: CapturedGraph, budget: TimingBudget) -> "WarmGraph":
-        """A graph of as many sequences as the budget's batch length takes, by a first measurement."""
-        first_us = self.batch_us(single)
-        if first_us < budget.target_batch_us:
-            first_us = self.batch_us(self.captured(enqueue, _PROBE_REPEATS))
-        return self.graph_of(enqueue, repeats_for(first_us, budget))
+        """A graph of as many sequences as the budget's batch length takes, by first measurements."""
+
+        def several() -> Batch:
+            return partial(self.batch_us, self.captured(enqueue, _PROBE_REPEATS))
+
+        return self.graph_of(enqueue, settled_repeats(partial(self.batch_us, single), several, budget))
 
     def wake(self) -> None:
         """Keeps the GPU busy for a moment when it was left idle: an idle GPU lowers its clocks."""

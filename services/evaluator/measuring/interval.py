@@ -114,6 +114,25 @@ def repeats_for(sequence_us: float, budget: TimingBudget) -> int:
     return max(1, min(budget.max_repeats, ceil(budget.target_batch_us / max(sequence_us, 1e-3))))
 
 
+def settled_repeats(single: Batch, several: Callable[[], Batch], budget: TimingBudget) -> int:
+    """How many launch sequences a batch holds, by first batches: of one sequence, and where it is short of several.
+
+    The shortest of each counts. A disturbance only makes a batch longer, and with too few repeats every later batch
+    would hold the cost of its start: ten times a kernel of 1 us.
+    """
+    first_us = single()
+    if first_us >= budget.target_batch_us:
+        first_us = min(first_us, single())
+    if first_us < budget.target_batch_us:
+        batch = several()
+        first_us = min(batch() for _ in range(FIRST_BATCHES))
+    return repeats_for(first_us, budget)
+
+
+FIRST_BATCHES = 3
+"""Of several sequences, before their repeats are settled."""
+
+
 def measure(batch: Batch, repeats: int, budget: TimingBudget) -> MedianInterval:
     """Takes batches until the interval is narrow enough or the budget is spent."""
     return measure_interleaved([batch], [repeats], budget)[0]
