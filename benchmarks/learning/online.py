@@ -77,7 +77,7 @@ def main() -> None:
 
 def keep(options: argparse.Namespace) -> Path:
     """The result file of a course, as far as it came."""
-    told = json.loads((options.state / "curves.json").read_text(encoding="utf-8"))
+    told, course = json.loads((options.state / "curves.json").read_text(encoding="utf-8")), _course(options.state)
     judged = [_by_workload(each) for each in told.pop("judged")]
     ledger = Ledger(options.state / "ledger.jsonl")
     graded = ledger.events("graded")
@@ -90,10 +90,8 @@ def keep(options: argparse.Namespace) -> Path:
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m services.trainer.course; python -m benchmarks.learning.online keep",
-        "course": {
-            key: value for key, value in _course(options.state).items() if key not in ("lessons", "probes", "policy")
-        },
-        "lesson_kinds": sorted({name.partition(":")[2] for name in _course(options.state)["lessons"]} - {""}),
+        "course": {key: value for key, value in course.items() if key not in ("lessons", "probes", "policy")},
+        "lesson_kinds": sorted({name.partition(":")[2] for name in course["lessons"]} - {""}),
         "evaluators": next((each["evaluators"] for each in ledger.events("began")[::-1] if "evaluators" in each), None),
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,

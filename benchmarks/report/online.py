@@ -33,8 +33,8 @@ SEEDS_INTRO = (
     "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up. A workload on which two starts lie more than a doubling apart is left "
     "out of all, and named: one wrong time of a program that most samples are would weigh more than what was learned."
 )
-KINDS_BEFORE = ("spmv:float32:1", "spmv:float64:1", "spmm:float32:32")
-"""Of lessons of courses that did not keep them."""
+KINDS_BEFORE = 3
+"""Kinds of lessons of courses that did not keep them."""
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
@@ -146,16 +146,13 @@ def course_table(courses: Sequence[Json]) -> list[str]:
 
 def seed_table(courses: Sequence[Json]) -> list[str]:
     """An arm a line, of courses that were judged once; empty without any."""
-    once = [each for each in courses if _is_judged_once(each)]
-    unsteady = _unsteady(once)
     arms: defaultdict[tuple[Made, str], list[Json]] = defaultdict(list)
     starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in once:
+    for each in _steady(courses):
         made = _made(each)
-        course = _without(unsteady[made[:2]], each)
-        arms[made, each["arm"]].append(course)
+        arms[made, each["arm"]].append(each)
         if each["arm"] == "start":
-            starts[made[:2]].append(course)
+            starts[made[:2]].append(each)
     lines = [
         "| arm | seeds | seconds of learning | samples graded a second | pass@1 | single samples over the start | best of n over the start | different of n "
         "| PPO's single samples over its | RLOO's | settings | commit, device |",
@@ -167,8 +164,8 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
         cells = [
             arm,
             f"{len(seeds)}, start {len(start)}"
-            if arm != "start"
-            else ", without ".join((str(len(seeds)), *unsteady[made[:2]])),
+            if start
+            else ", without ".join((str(len(seeds)), *seeds[0]["left_out"])),
             f"{made[2]:.0f}",
             f"{fmean(each['graded_samples'] / each['learned_s'] for each in seeds):.1f}" if made[2] else "-",
             " to ".join(f"{mean:.1%}" for mean in _means("pass_at_1", start, seeds)) or "-",
@@ -187,12 +184,15 @@ Made = tuple[str, str, float, str]
 """What courses have in common that are compared: commit, device, seconds of learning, settings that are no arm's."""
 
 
-def _unsteady(courses: Sequence[Json]) -> Mapping[tuple[str, str], list[str]]:
-    """By commit and device, the workloads whose starts say nothing."""
+def _steady(courses: Sequence[Json]) -> list[Json]:
+    """Those that were judged once, without the workloads of their commit and device whose starts say nothing: `left_out`."""
+    once = [each for each in courses if _is_judged_once(each)]
     starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in courses:
-        starts[_made(each)[:2]] += [each] if each["arm"] == "start" else []
-    return {place: unsteady_workloads(found) for place, found in starts.items()}
+    for each in once:
+        if each["arm"] == "start":
+            starts[_made(each)[:2]].append(each)
+    unsteady = {place: unsteady_workloads(found) for place, found in starts.items()}
+    return [_without(unsteady.get(_made(each)[:2], []), each) for each in once]
 
 
 def unsteady_workloads(starts: Sequence[Json]) -> list[str]:
@@ -207,13 +207,13 @@ def unsteady_workloads(starts: Sequence[Json]) -> list[str]:
 def _without(left_out: Sequence[str], course: Json) -> Json:
     last = course["judged"][-1]
     kept = {name: told for name, told in last["workloads"].items() if name not in left_out}
-    return {**course, "judged": [*course["judged"][:-1], {**last, "workloads": kept}]}
+    return {**course, "judged": [*course["judged"][:-1], {**last, "workloads": kept}], "left_out": left_out}
 
 
 def _made(course: Json) -> Made:
     group, groups, _ = course["course"]["batch"]
     changes = "".join(f", {name}={value}" for name, value in sorted(course["course"].get("changes", {}).items()))
-    kinds = len(course.get("lesson_kinds", ()) or KINDS_BEFORE)
+    kinds = len(course.get("lesson_kinds", ())) or KINDS_BEFORE
     settings = f"lessons of {kinds} kinds, evaluators {course['evaluators']}, update {groups} x {group}{changes}"
     return course["commit"][:8], course["device"]["name"], float(course["judged"][-1]["at_s"]), settings
 

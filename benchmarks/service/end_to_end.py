@@ -26,10 +26,6 @@ from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import Budget, KernelReport, SearchStrategy, TunedAnswer, TuningOptions
 
-NO_WARM_UP = {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}
-"""What is timed is the way of a version into the engine, not how long a critic, where the
-objective has one (PPO), takes to hold."""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as state:
         began = time.monotonic()
-        stack_options = StackOptions(Path(state), port=free_port(), environment=NO_WARM_UP)
+        stack_options = StackOptions(Path(state), port=free_port())
         with Stack(stack_options, on_event=print) as stack, Client(stack.url) as client:
             wait_until_ready(client, stack, is_whole=True)
             ready_s = time.monotonic() - began
