@@ -33,9 +33,20 @@ from tests.generator.live_service import Evaluators, live_service
 KINDS = ["engine", "evaluator-0", "evaluator-1", "generator", "trainer", "valkey"]
 
 
-def wait() -> None:
+DEEDS = {
+    "slow client ended by the server",
+    "left in the middle of a body",
+    "left before the answer",
+    "left in the middle of events",
+    "large uploads",
+}
+
+
+def until(happened: Callable[[], object]) -> None:
     """Nobody is killed."""
-    time.sleep(1.5)
+    deadline = time.monotonic() + 60
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def make_status(state: str = "finished", **answer: Any) -> dict[str, Any]:
@@ -107,7 +118,7 @@ def test_clients_know_each_job_that_the_service_knows_and_how_it_ended(redis_url
     with live_service(redis_url, Evaluators(seconds=0.05)) as http:
         url = str(http.base_url).rstrip("/")
         load = Load(url)
-        under_load(load, [partial(load.one_client, seed) for seed in range(3)], wait)
+        under_load(load, [partial(load.one_client, seed) for seed in range(3)], lambda: until(lambda: len(load.jobs) > 5))
         load.wait_for_ends()
         assert load.listed() == load.jobs.keys() != set()
         assert all(complaints(job, looked_at(url, job.job_id)) == [] for job in load.jobs.values())
@@ -118,18 +129,12 @@ def test_clients_that_do_not_behave_harm_no_job_and_make_none_twice(redis_url: s
     with live_service(redis_url, Evaluators(seconds=0.05), body_timeout_s=0.5) as http:
         load = Load(str(http.base_url).rstrip("/"))
         odd = [partial(slow, load, 0), partial(vanishing, load, 0), partial(uploading, load, 0, 20_000)]
-        under_load(load, [*odd, partial(load.one_client, 0)], wait)
+        under_load(load, [*odd, partial(load.one_client, 0)], lambda: until(lambda: load.deeds.keys() >= DEEDS))
         load.wait_for_ends()
         assert load.listed() == load.jobs.keys() != set()
         assert all(complaints(job, looked_at(load.url, job.job_id)) == [] for job in load.jobs.values())
     assert (load.unreachable, load.without_retry_after) == (0, 0)
-    assert load.deeds.keys() == {
-        "slow client ended by the server",
-        "left in the middle of a body",
-        "left before the answer",
-        "left in the middle of events",
-        "large uploads",
-    }
+    assert load.deeds.keys() == DEEDS
 
 
 def test_an_end_that_was_written_twice_is_found(redis_url: str, redis_connection: Redis) -> None:
@@ -312,12 +317,6 @@ def test_answers_are_the_same_where_only_names_errors_and_seconds_differ() -> No
     assert told(calm) == told(later)
     other = make_answer(search={"outcomes": {"passed": 5, "crashed": 1}})
     assert difference(told(calm), told(other)) == "outcomes {'passed': 6} -> {'passed': 5, 'crashed': 1}"
-
-
-def until(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not happened() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def test_answers_of_a_calm_run_are_had_again_and_another_answer_is_told(redis_url: str) -> None:
