@@ -13,7 +13,14 @@ from services.trainer.offline.examples import ExampleRules, Examples
 from services.trainer.offline.faults import refusal
 from services.trainer.offline.sides import Patterns
 from services.trainer.offline.targets import TargetRule, WorkloadTargets
-from services.trainer.offline.teaching import WORKLOADS, expected_fastest, mixed, taught_workloads
+from services.trainer.offline.teaching import (
+    MOST_COLUMNS,
+    WORKLOADS,
+    drawn,
+    expected_fastest,
+    mixed,
+    taught_workloads,
+)
 from services.trainer.offline.variants import CHANGES, LEAST_NNZ, variants
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
@@ -127,6 +134,31 @@ def test_the_stage_makes_matrices_of_the_train_side_alone_and_the_supervised_sta
     assert names == sorted({each.key.pattern for each in workloads["train"]})
     assert all(name.startswith("mesh~") for name in names)
     assert make_program(4) not in {target.program for each in workloads["train"] for target in each.targets}
+
+
+def test_products_with_drawn_numbers_of_dense_columns_are_taught_of_what_was_made_and_of_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources, made, taught = tmp_path / "sources.pack", tmp_path / "made.pack", tmp_path / "taught.jsonl.xz"
+    split = tmp_path / "split.csv"
+    write_pack(sources, {"mesh": encode_pattern(cut_off(MESH, 600))})
+    split.write_text("name,split\nmesh,train\n", encoding="utf-8")
+    words = ["teach", "--patterns", str(sources), "--split", str(split), "--cost-model", str(COST_MODEL)]
+    words += ["--variants", "1", "--columns", "3", "--most", "2", "--processes", "1", "--out-patterns", str(made)]
+    assert main([*words, "--out", str(taught)]) == 0
+    assert json.loads(capsys.readouterr().out)["workloads"] == 3 + len(WORKLOADS) + 3
+    of_source = [each for each in read_examples(taught, TargetRule()).workloads["train"] if each.key.pattern == "mesh"]
+    assert [each.key.num_dense_cols for each in of_source] == [number for _, _, number in drawn("mesh", 3)]
+
+
+def test_numbers_of_dense_columns_are_drawn_that_no_record_has() -> None:
+    numbers = [[number for _, _, number in drawn(f"matrix {place}", 6)] for place in range(40)]
+    assert all(len({*each}) == 6 and not {8, 32, 128} & {*each} and min(each) >= 2 for each in numbers)
+    every = [number for each in numbers for number in each]
+    assert max(every) <= MOST_COLUMNS
+    powers = sum(number & (number - 1) == 0 for number in every) / len(every)
+    assert 0.3 < powers < 0.7 and any(number % 2 for number in every)
+    assert drawn("matrix 3", 6) == drawn("matrix 3", 6)
 
 
 def test_without_a_learned_cost_model_nothing_is_taught(tmp_path: Path) -> None:

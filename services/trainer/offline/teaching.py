@@ -7,10 +7,12 @@ measured examples stay beside it (`sft --taught`, `--taught-share`).
 
 import argparse
 import os
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from math import ceil, log2
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,9 @@ from sparsesmith.tuning.grid import Choices, grid_of
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.message import ElementType, Operation
 
-WORKLOADS: tuple[tuple[Operation, ElementType, int], ...] = (
+Kind = tuple[Operation, ElementType, int]
+"""Of workloads: operation, type of elements, dense columns."""
+WORKLOADS: tuple[Kind, ...] = (
     ("spmv", "float32", 1),
     ("spmv", "float64", 1),
     ("spmm", "float32", 8),
@@ -37,6 +41,8 @@ WORKLOADS: tuple[tuple[Operation, ElementType, int], ...] = (
     ("spmm", "float32", 128),
 )
 """As the records have them."""
+MOST_COLUMNS = 512
+"""Of the dense operands, where their number is drawn."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class TeachingRule:
     most_nnz: int = 1_000_000
     most: int = 8
     """Programs of a workload."""
+    columns: int = 0
+    """Products with other numbers of dense columns, of each matrix that was made and of its source."""
 
 
 def add_teach(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +65,12 @@ def add_teach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variants", type=int, default=TeachingRule.variants, help="of each matrix")
     parser.add_argument("--most-nnz", type=float, default=TeachingRule.most_nnz)
     parser.add_argument("--most", type=int, default=TeachingRule.most, help="programs of a workload")
+    parser.add_argument(
+        "--columns",
+        type=int,
+        default=TeachingRule.columns,
+        help="products with a drawn number of dense columns, of each matrix that is made and of its source",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out-patterns", type=Path, required=True, help=".pack of the matrices that were made")
     parser.add_argument("--out", type=Path, required=True, help=".jsonl or .jsonl.xz, examples of the train side")
@@ -67,7 +81,7 @@ def _run_teach(options: argparse.Namespace) -> dict[str, object]:
     if isinstance(_models(options.cost_model).expected(), AnalyticCost):
         raise SystemExit(f"{options.cost_model} is no cost model that can be loaded here (it needs LightGBM)")
     patterns, sides = Patterns(options.patterns), sides_in(options.split)
-    rule = TeachingRule(options.variants, int(options.most_nnz), options.most)
+    rule = TeachingRule(options.variants, int(options.most_nnz), options.most, options.columns)
     names = [name for name in patterns.names if side_of(name, sides) == "train"]
     jobs = ((name, patterns.named(name), options.cost_model, rule) for name in names)
     packed: dict[str, bytes] = {}
@@ -77,7 +91,12 @@ def _run_teach(options: argparse.Namespace) -> dict[str, object]:
             packed |= of_name
             taught += workloads
     write_pack(options.out_patterns, packed)
-    head = {"taught_by": options.cost_model.name, "variants": rule.variants, "sources": len(names)}
+    head = {
+        "taught_by": options.cost_model.name,
+        "variants": rule.variants,
+        "columns": rule.columns,
+        "sources": len(names),
+    }
     write_examples(options.out, head, (("train", each) for each in taught))
     return {"sources": len(names), "matrices": len(packed), "workloads": len(taught)}
 
@@ -87,9 +106,13 @@ def _taught(
 ) -> tuple[dict[str, bytes], list[WorkloadTargets]]:
     """Of one matrix: what was made of it, packed, and what is to be learned of that."""
     name, source, folder, rule = job
-    packed, workloads = {}, []
+    packed: dict[str, bytes] = {}
+    workloads: list[WorkloadTargets] = []
+    if source.nnz <= rule.most_nnz:
+        workloads += taught_workloads(name, source, _models(folder), rule.most, drawn(name, rule.columns))
     for own, pattern in variants(name, source, rule.variants, rule.most_nnz):
-        found = list(taught_workloads(own, pattern, _models(folder), rule.most))
+        asked = (*WORKLOADS, *drawn(own, rule.columns))
+        found = list(taught_workloads(own, pattern, _models(folder), rule.most, asked))
         if found:
             packed[own] = encode_pattern(pattern)
             workloads += found
@@ -102,9 +125,24 @@ def _models(folder: Path) -> CostModels:
     return CostModels(folder)
 
 
-def taught_workloads(name: str, pattern: Pattern, models: CostModels, most: int) -> Iterator[WorkloadTargets]:
+def drawn(name: str, count: int) -> list[Kind]:
+    """Products with so many different numbers of dense columns that no record has: half of them powers of two, a
+    quarter multiples of four, a quarter any. The same for the same name."""
+    chance, recorded = random.Random(f"columns {name}"), {columns for _, _, columns in WORKLOADS}
+    numbers: list[int] = []
+    while len(numbers) < count:
+        luck, size = chance.random(), 2 ** chance.uniform(1, log2(MOST_COLUMNS))
+        number = 2 ** round(log2(size)) if luck < 0.5 else 4 * ceil(size / 4) if luck < 0.75 else round(size)
+        if number not in recorded and number not in numbers:
+            numbers.append(number)
+    return [("spmm", "float32", number) for number in numbers]
+
+
+def taught_workloads(
+    name: str, pattern: Pattern, models: CostModels, most: int, workloads: Iterable[Kind] = WORKLOADS
+) -> Iterator[WorkloadTargets]:
     """Of every kind of workload the programs that the model expects to be fastest, as far as they are legal."""
-    for operation, element_type, columns in WORKLOADS:
+    for operation, element_type, columns in workloads:
         grid = grid_of(pattern, operation, element_type, columns)
         circumstances = Circumstances(pattern, columns, NUM_SMS)
         expected = tuple(
