@@ -32,12 +32,14 @@ BATCH = 12
 EXAMPLES = 3
 """Kinds of failure whose program is kept, of each operation."""
 KS = (1, 4, 16, 64, 256)
+Kind = tuple[str, str, int]
+"""Of workloads: operation, type of elements, dense columns."""
 _FORMAT = re.compile(r"^//@ format (\w+)", re.MULTILINE)
 
 
 @dataclass
 class Tally:
-    """Samples of one operation and element type."""
+    """Samples of one kind of workload."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -64,12 +66,13 @@ class Tally:
         message = str(outcome.model_dump().get("message", ""))
         self.examples.setdefault(kind, {"matrix": matrix, "message": message, "program": written})
 
-    def row(self, operation: str, element_type: str) -> dict[str, Any]:
+    def row(self, operation: str, element_type: str, num_dense_cols: int) -> dict[str, Any]:
         ranked = self.failures.most_common()
         examples = {kind: self.examples[kind] for kind, _ in ranked[:EXAMPLES]}
         return {
             "operation": operation,
             "element_type": element_type,
+            "num_dense_cols": num_dense_cols,
             "outcomes": dict(self.outcomes.most_common()),
             "failures": [{"outcome": kind[0], "format": kind[1], "samples": count} for kind, count in ranked],
             "failed_by_matrix": dict(self.failed.most_common()),
@@ -95,14 +98,15 @@ def main(arguments: list[str] | None = None) -> None:
     asked = [line for line in asked if line["element_type"] in options.types]
     patterns = dict(read_pack(options.pack, {line["pattern"] for line in asked}))
     lines = [line for line in asked if patterns[line["pattern"]].nnz <= options.max_nnz]
-    tallies: dict[tuple[str, str], Tally] = {}
+    tallies: dict[Kind, Tally] = {}
     with grader_here(EvaluatorSettings(device="interpreter")) as grader:
         for line in lines:
-            tally = tallies.setdefault((line["operation"], line["element_type"]), Tally())
+            kind = line["operation"], line["element_type"], line["num_dense_cols"]
+            tally = tallies.setdefault(kind, Tally())
             times = Counter(line["programs"])
             for written, evaluation in graded(grader, line, patterns[line["pattern"]], list(times)):
                 tally.count(line["pattern"], written, evaluation, times[written])
-            print(line["pattern"], line["operation"], line["element_type"], dict(tally.outcomes), flush=True)
+            print(line["pattern"], *kind, dict(tally.outcomes), flush=True)
     _write(options, lines, tallies)
 
 
@@ -127,7 +131,7 @@ def graded(
             yield programs[int(evaluation.candidate.candidate_id)], evaluation
 
 
-def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: dict[tuple[str, str], Tally]) -> None:
+def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: dict[Kind, Tally]) -> None:
     result = {
         "kind": "sample_failures",
         "commit": source_commit(),

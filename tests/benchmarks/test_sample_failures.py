@@ -26,6 +26,7 @@ def test_failures_are_counted_by_outcome_and_format_as_often_as_they_were_drawn(
 
     result = json.loads(out.read_text())
     (row,) = result["rows"]
+    assert (row["operation"], row["element_type"], row["num_dense_cols"]) == ("spmv", "float32", 1)
     assert row["outcomes"] == {"mismatch": 2, "passed": 1, "rejected": 1}
     assert row["failures"][0] == {"outcome": "mismatch", "format": "csr", "samples": 2}
     assert row["failed_by_matrix"] == {"small": 3}
