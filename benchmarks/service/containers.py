@@ -44,10 +44,7 @@ from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Budget, Finished, TuningOptions
 
 PROJECT = "sparsesmith-trial"
-OF_THE_TRIAL = "docker-compose.trial.yml"
-FILES = ("docker-compose.yml", "docker-compose.cpu.yml", OF_THE_TRIAL)
-A_VERSION_AT_ONCE = {"services": {"trainer": {"environment": {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}}}}
-"""Few records are learned from: where the objective has a critic (PPO), no version would come before it has warmed up."""
+FILES = ("docker-compose.yml", "docker-compose.cpu.yml")
 BUILT = ("keys", "generator", "evaluator", "trainer")
 SERVED = ("redis", "generator", "evaluator", "trainer", "queue")
 REDIS_IMAGE = "docker.io/valkey/valkey:9.1.1-alpine"
@@ -396,7 +393,6 @@ def copy_of_the_tree(folder: Path) -> Path:
         if name and (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    (copy / OF_THE_TRIAL).write_text(json.dumps(A_VERSION_AT_ONCE))
     return copy
 
 
