@@ -386,7 +386,7 @@ def origins(engine: Engine) -> dict[str, str]:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """What git knows of this folder, as it lies here, and the trial's own compose file."""
+    """What git knows of this folder, as it lies here."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     copy = folder / "tree"
     for name in listed.decode().split("\0"):
