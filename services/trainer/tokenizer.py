@@ -46,6 +46,12 @@ def train_tokenizer(texts: Iterable[str], programs: Sequence[str], size: Tokeniz
     return _with_phrases(words, _learn_phrases(words, programs, size))
 
 
+def with_more_phrases(tokenizer: Tokenizer, programs: Sequence[str], size: TokenizerSize) -> Tokenizer:
+    """The tokenizer with up to `size.phrases` further phrases behind its own: what those do not occur in is cut into
+    tokens as before, and each token keeps its number."""
+    return _with_phrases(tokenizer, _learn_phrases(tokenizer, programs, size))
+
+
 def load_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer.json."""
     return Tokenizer.from_file(str(path))

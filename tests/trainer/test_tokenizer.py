@@ -17,6 +17,7 @@ from services.trainer.tokenizer import (
     encode_program,
     load_tokenizer,
     train_tokenizer,
+    with_more_phrases,
 )
 from sparsesmith.policy.checkpoint import save_tokenizer
 from tests.trainer.conftest import make_program
@@ -59,6 +60,17 @@ def test_phrases_never_grow_beyond_their_limit(tokenizer: Tokenizer) -> None:
     assert len(long.encode(programs[0]).ids) < len(short.encode(programs[0]).ids)
     special = set(SPECIAL_TOKENS)
     assert max(len(token) for token in short.get_vocab() if token not in special) <= 32  # words are bounded by 32
+
+
+def test_more_phrases_go_behind_those_that_are_there_and_leave_other_texts_as_they_were(tokenizer: Tokenizer) -> None:
+    program = "  b[(size_t)col * N + column];\n  c[(size_t)row * N + column];\n"
+    more = with_more_phrases(tokenizer, [program] * 3, TokenizerSize(phrases=10, phrase_characters=60))
+    known = tokenizer.get_vocab()
+    assert tokenizer.get_vocab_size() < more.get_vocab_size() <= tokenizer.get_vocab_size() + 10
+    assert {token: more.token_to_id(token) for token in known} == known
+    assert len(encode_program(more, program)) < len(encode_program(tokenizer, program))
+    assert decode_program(more, encode_program(more, program)) == program
+    assert encode_program(more, make_program(8)) == encode_program(tokenizer, make_program(8))
 
 
 def test_hugging_face_loads_the_saved_tokenizer_unchanged(tmp_path: Path, tokenizer: Tokenizer) -> None:

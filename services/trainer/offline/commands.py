@@ -23,7 +23,7 @@ from services.trainer.offline.supervised_commands import add_evaluate, add_nats,
 from services.trainer.offline.teaching import add_teach
 from services.trainer.offline.text_files import open_text
 from services.trainer.offline.value_commands import add_value
-from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer
+from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer, with_more_phrases
 
 DEVICE_CODE_SHARE = 0.6
 """Of the characters that the tokenizer learns from, those from files with kernels."""
@@ -101,7 +101,9 @@ def _run_corpus(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--corpus", type=Path, required=True, help="folder that the corpus stage wrote")
+    words = parser.add_mutually_exclusive_group(required=True)
+    words.add_argument("--corpus", type=Path, help="folder that the corpus stage wrote, to learn words of")
+    words.add_argument("--onto", type=Path, metavar="TOKENIZER", help="tokenizer.json that only more phrases go onto")
     parser.add_argument("--programs", type=Path, required=True, help="JSON lines with a `program` field")
     parser.add_argument("--vocabulary", type=int, default=TokenizerSize.vocabulary)
     parser.add_argument("--phrases", type=int, default=TokenizerSize.phrases)
@@ -113,9 +115,12 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
 
 def _run_tokenizer(options: argparse.Namespace) -> dict[str, object]:
     programs = list(read_programs(options.programs))
-    texts = _tokenizer_sample(list(_corpus_texts(options.corpus / "train.jsonl.xz")), options.sample_characters)
     size = TokenizerSize(options.vocabulary, options.phrases, options.phrase_characters)
-    tokenizer = train_tokenizer(texts, programs, size)
+    if options.onto is not None:
+        tokenizer = with_more_phrases(load_tokenizer(options.onto), programs, size)
+    else:
+        texts = _tokenizer_sample(list(_corpus_texts(options.corpus / "train.jsonl.xz")), options.sample_characters)
+        tokenizer = train_tokenizer(texts, programs, size)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(options.out))
     lengths = sorted(len(encoding.ids) for encoding in tokenizer.encode_batch(programs))

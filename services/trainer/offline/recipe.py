@@ -53,6 +53,12 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--variants", type=int, default=0, help="of each matrix of the train side, taught by the cost model (`teach`)"
     )
+    parser.add_argument(
+        "--columns",
+        type=int,
+        default=0,
+        help="products with a drawn number of dense columns, taught of each matrix of the train side and its variants",
+    )
     parser.add_argument("--until", help="the last stage to run: `pack` ends before what wants a GPU")
     parser.add_argument("--device", default="cpu")
     for name in ("tokenizer", "pretrain", "sft", "evaluate"):
@@ -98,10 +104,12 @@ def stages(options: argparse.Namespace) -> list[Stage]:
     made, taught = work / "taught.pack", work / "taught.jsonl.xz"
     teaching = _stage(
         "teach",
-        [*patterns, "--split", options.split, "--cost-model", COST_MODEL, "--variants", str(options.variants)],
+        [*patterns, "--split", options.split, "--cost-model", COST_MODEL],
+        ["--variants", str(options.variants), "--columns", str(options.columns)],
         ["--out-patterns", made, "--out", taught],
     )
-    learned = [*data, made, "--taught", taught] if options.variants else data
+    is_taught = options.variants > 0 or options.columns > 0
+    learned = [*data, made, "--taught", taught] if is_taught else data
     return [
         _stage("corpus", sources, ["--held-out-share", share, "--out", corpus]),
         _stage("programs", records, ["--out", programs]),
@@ -111,7 +119,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
             ["--out", tokenizer, *shlex.split(options.tokenizer)],
         ),
         _stage("examples", records, [*(["--harvest", *options.harvest] if options.harvest else []), "--out", examples]),
-        *([teaching] if options.variants else []),
+        *([teaching] if is_taught else []),
         _stage("pack", ["--corpus", corpus, "--programs", programs], ["--tokenizer", tokenizer, "--out", tokens]),
         _stage(
             "pretrain",
