@@ -31,11 +31,19 @@ class Schedule:
 class Optimizer:
     """Two optimizers that step as one."""
 
-    def __init__(self, modules: Iterable[nn.Module], *, matrix_rate: float, other_rate: float, decay: float) -> None:
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        *,
+        matrix_rate: float,
+        other_rate: float,
+        decay: float,
+        bfloat16: bool = False,
+    ) -> None:
         matrices, others = _divide(modules)
         parts = [_adamw(others, other_rate)]
         if matrices:
-            parts.append(Muon(matrices, lr=matrix_rate, weight_decay=decay))
+            parts.append(Muon(matrices, lr=matrix_rate, weight_decay=decay, bfloat16=bfloat16))
         self._begin(parts, [*matrices, *others])
 
     @classmethod

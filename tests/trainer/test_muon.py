@@ -71,6 +71,15 @@ def test_what_comes_out_is_nearly_orthogonal() -> None:
     assert float(values.min()) > 0.5 and float(values.max()) < 1.5
 
 
+def test_short_numbers_on_a_cpu_move_a_parameter_nearly_as_long_ones_do() -> None:
+    moves = []
+    for bfloat16 in (False, True):
+        parameter = make_parameter(12, 16)
+        before = parameter.detach().clone()
+        moves.append(stepped(Muon([parameter], lr=0.1, weight_decay=0.0, bfloat16=bfloat16), parameter, 0) - before)
+    assert 0 < float((moves[1] - moves[0]).norm() / moves[0].norm()) < 0.03
+
+
 def test_a_parameter_without_a_gradient_stays() -> None:
     parameter = make_parameter(4, 4)
     before = parameter.detach().clone()

@@ -75,7 +75,11 @@ def train_supervised(
     """Trains in place until the time or the epochs are used up and leaves the weights with the least held-out loss."""
     networks.to(settings.device).train()
     optimizer = Optimizer(
-        [networks], matrix_rate=settings.matrix_rate, other_rate=settings.other_rate, decay=settings.weight_decay
+        [networks],
+        matrix_rate=settings.matrix_rate,
+        other_rate=settings.other_rate,
+        decay=settings.weight_decay,
+        bfloat16=settings.bfloat16,
     )
     run = _Run(networks, optimizer, Best(networks), settings)
     if (state := saved.state()) is not None:

@@ -151,8 +151,9 @@ def train_value_model(
     """Trains in place until the time or the passes are used up."""
     train = [each for each in sides["train"] if len(each.programs) >= 2]
     model.to(settings.device).train()
-    rates = {"matrix_rate": settings.matrix_rate, "other_rate": settings.other_rate}
-    optimizer = Optimizer([model], **rates, decay=settings.weight_decay)
+    optimizer = Optimizer(
+        [model], matrix_rate=settings.matrix_rate, other_rate=settings.other_rate, decay=settings.weight_decay
+    )
     schedule, clock = Schedule(warmup=0.05, decay=0.7), Clock(settings.seconds)
     step, losses, checks = 0, list[Tensor](), list[float]()
     if (state := saved.state()) is not None:
