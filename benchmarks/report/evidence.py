@@ -393,7 +393,7 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
 }
 """How a kind is shown; the others as lists and tables of what is in the file."""
 
-_ORIGIN_KEYS = ("kind", "date", "commit", "device", "command", "python", "cpu_cores")
+_ORIGIN_KEYS = ("kind", "file", "date", "commit", "device", "command", "python", "cpu_cores")
 
 
 def _facts(result: Json) -> list[str]:

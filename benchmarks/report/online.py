@@ -40,7 +40,7 @@ PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 def online_section(results: Iterable[Json]) -> list[str]:
     """Of courses on a GPU that were judged; empty without any."""
-    courses = [each for each in results if each.get("kind") == "online" and each["device"]["kind"] == "cuda"]
+    courses = _on_gpus(results)
     tables = {
         INTRO: course_table(courses),
         SEEDS_INTRO: seed_table(courses),
@@ -178,6 +178,47 @@ def seed_table(courses: Sequence[Json]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines if arms else []
+
+
+def learned_lines(results: Iterable[Json]) -> list[str]:
+    """What learning brought in the longest courses of several arms that had the same seconds and a start beside them, an
+    arm a line; empty without any."""
+    arms: defaultdict[Made, defaultdict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
+    starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    for each in _steady(_on_gpus(results)):
+        made = _made(each)
+        (starts[made[:2]] if each["arm"] == "start" else arms[made][each["arm"]]).append(each)
+    compared = [made for made, found in arms.items() if len(found) > 1 and made[:2] in starts]
+    if not compared:
+        return []
+    longest = max(compared, key=lambda made: (made[2], made))
+    start = starts[longest[:2]]
+    lines = [
+        f"| online learning for {longest[2]:.0f} s, {longest[1]}, {longest[0]} | seeds | pass@1 | single samples over the start | best of n over the start | different of n |",
+        "|---" * 6 + "|",
+    ]
+    found = arms[longest]
+    for arm in sorted(found, key=lambda arm: -_gained(found[arm], start)):
+        cells = [
+            arm,
+            str(len(found[arm])),
+            " to ".join(f"{mean:.1%}" for mean in _means("pass_at_1", start, found[arm])),
+            _over_seeds("log_speed", found[arm], start),
+            _over_seeds("best_of_n", found[arm], start),
+            _kept_different(_means("different", start, found[arm])),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    told = "Validation matrices, from the policy that shipped then; 95 % by a bootstrap over workloads and seeds."
+    return [*lines, "", told]
+
+
+def _on_gpus(results: Iterable[Json]) -> list[Json]:
+    return [each for each in results if each.get("kind") == "online" and each["device"]["kind"] == "cuda"]
+
+
+def _gained(seeds: Sequence[Json], start: Sequence[Json]) -> float:
+    own, other = _by_seed("log_speed", seeds, start)
+    return float(own.mean() - other.mean())
 
 
 Made = tuple[str, str, float, str]

@@ -20,9 +20,9 @@ from benchmarks.report.judging import judging_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import dlmc_section, layers_section
 from benchmarks.report.missed import missed_section
-from benchmarks.report.online import learning_kills_section, online_section
+from benchmarks.report.online import learned_lines, learning_kills_section, online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
-from benchmarks.report.policy import sample_lines
+from benchmarks.report.policy import interpreted_lines, sample_lines
 from benchmarks.report.results import (
     Json,
     Suite,
@@ -85,8 +85,9 @@ def summary(results: list[Json]) -> str:
     if suites:
         speedups = PLOT_KINDS[0]
         lines += ["", f"![{speedups.caption}, {suites[0].title}]({speedups.path(suites[0]).relative_to(ROOT)})"]
-    policy = tables.policy_lines(read_samples(results))
-    return "\n".join([*lines, *(["", *policy] if policy else [])])
+    for more in (tables.policy_lines(read_samples(results)), learned_lines(results)):
+        lines += ["", *more] if more else []
+    return "\n".join(lines)
 
 
 def report(results: list[Json]) -> str:
@@ -118,6 +119,8 @@ def report(results: list[Json]) -> str:
     parts += ["## Policy samples", "", *policy, ""] if policy else []
     single = sample_lines(results)
     parts += ["### Samples one by one", "", *single, ""] if single else []
+    interpreted = interpreted_lines(results)
+    parts += ["### Samples on the interpreter", "", *interpreted, ""] if interpreted else []
     parts += evidence.services(results)
     return "\n".join(parts).rstrip() + "\n"
 

@@ -47,6 +47,10 @@ SAMPLES = (
     "counts as the best routine. Different: texts that passed, of all samples of a workload, mean. Invented: samples that passed and are no family's text, numbers "
     "masked, or one outside its grid, with machine code that no family program has which was compiled for the matrix, the most alike one among them."
 )
+INTERPRETED = (
+    "Single samples at temperature 1 of validation matrices of up to 60,000 nonzeros, each different text graded on the interpreter: whether it is right, without a time. "
+    "Samples as often as they were drawn; different: texts that pass."
+)
 ENGINE = (
     "Prompts of validation matrices in the generator's engine, all at once. as shipped: 64 samples at a time in a tenth of the memory. The process that serves users has one thread "
     "for all samples: what a token takes of it bounds tokens a second."
@@ -142,6 +146,34 @@ def sample_lines(results: Iterable[Json]) -> list[str]:
         if rows:
             lines.append(f"| {' | '.join(_sample_cells(result, rows))} |")
     return [SAMPLES, "", *lines] if len(lines) > 2 else []
+
+
+def interpreted_lines(results: Iterable[Json]) -> list[str]:
+    """Of the files of samples that the interpreter graded, a kind of workload a line; empty without any."""
+    lines = [
+        "| workload | matrices | samples of each | pass@1 | pass@4 | different of these | policy, commit | file |",
+        "|---" * 8 + "|",
+    ]
+    for result in results:
+        if result.get("kind") == "sample_failures":
+            lines += [f"| {' | '.join(_interpreted_cells(result, row))} |" for row in result["rows"]]
+    return [INTERPRETED, "", *lines] if len(lines) > 2 else []
+
+
+def _interpreted_cells(result: Json, row: Json) -> list[str]:
+    columns = f", {row['num_dense_cols']} columns" if row["operation"] == "spmm" and "num_dense_cols" in row else ""
+    total, matrices = sum(row["outcomes"].values()), result["matrices"]
+    different = row.get("different")
+    return [
+        f"{row['operation']} {row['element_type']}{columns}",
+        str(matrices),
+        f"{total / matrices:.0f}",
+        f"{row['outcomes'].get('passed', 0) / total:.1%}",
+        f"{row['pass_at']['4']:.1%}" if "pass_at" in row else "-",
+        "-" if different is None else f"{sum(different.values()) / matrices:.1f}",
+        f"{result['policy']}, {result['commit'][:8]}",
+        f"[{result['file'].split('/')[-1].removesuffix('.json')}](results/{result['file']})",
+    ]
 
 
 def _sample_cells(result: Json, rows: Sequence[Json]) -> list[str]:

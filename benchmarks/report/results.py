@@ -210,9 +210,10 @@ class Suite:
 
 
 def read_results(folder: Path = RESULTS) -> list[Json]:
-    """Every result file, in order of its path."""
+    """Every result file, in order of its path, with that below the folder as `file`."""
     return [
-        _with_command_of_today(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*/*.json"))
+        {**_with_command_of_today(json.loads(path.read_text(encoding="utf-8"))), "file": str(path.relative_to(folder))}
+        for path in sorted(folder.glob("*/*.json"))
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.report.online import (
     SEEDS_INTRO,
     course_table,
+    learned_lines,
     learning_kills_section,
     online_section,
     seed_table,
@@ -145,6 +146,18 @@ def test_each_course_is_in_one_of_the_tables() -> None:
     lines = online_section([make_once("ppo", 0, 0.6), make_once("start", 0, 0.5)])
     assert SEEDS_INTRO in lines and not any("room" in line for line in lines)
     assert seed_table([make_once("ppo", 0, 0.6, against_start={"log_speed": {}})]) == []
+
+
+def test_the_readme_has_the_longest_courses_of_several_arms_that_have_a_start_the_best_first() -> None:
+    starts = [make_once("start", seed, 0.5) for seed in range(2)]
+    arms = [make_once("ppo", 0, 0.6), make_once("ppo", 1, 0.6), make_once("rloo", 0, 1.5)]
+    longer = make_once("rloo", 0, 2.5)
+    longer["judged"][0]["at_s"] = 900.0
+    lines = learned_lines([*arms, longer, *starts])
+    assert [cells_of(line)[:2] for line in lines[2:4]] == [["rloo", "1"], ["ppo", "2"]]
+    assert cells_of(lines[2])[2:4] == ["90.0% to 90.0%", "2.000x (2.000 to 2.000)"]
+    assert "240 s" in lines[0] and len({line.count("|") for line in lines[:4]}) == 1
+    assert learned_lines(arms) == learned_lines([longer, *starts]) == []
 
 
 def test_intervals_hold_what_seeds_and_what_workloads_differ_by() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.learning.sample_failures import main
+from benchmarks.report.policy import interpreted_lines
 from sparsesmith.families import propose
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -34,3 +35,27 @@ def test_failures_are_counted_by_outcome_and_format_as_often_as_they_were_drawn(
     assert row["pass_at"] == {"1": 0.25, "4": 1.0}
     assert row["examples"][0]["program"] == wrong
     assert "lunch" in row["examples"][1]["message"]
+
+
+def test_the_report_has_a_line_for_each_kind_of_workload() -> None:
+    row = {
+        "operation": "spmm",
+        "element_type": "float32",
+        "num_dense_cols": 64,
+        "outcomes": {"passed": 30, "crashed": 2},
+    }
+    row |= {"pass_at": {"1": 0.9375, "4": 1.0}, "different": {"a": 3, "b": 4}}
+    old = {"operation": "spmv", "element_type": "float64", "outcomes": {"mismatch": 4}}
+    result = {
+        "kind": "sample_failures",
+        "policy": "some",
+        "commit": "0123456789",
+        "matrices": 2,
+        "file": "cpu/them.json",
+    }
+    lines = interpreted_lines([result | {"rows": [row, old]}, {"kind": "another"}])
+    assert lines[-2:] == [
+        "| spmm float32, 64 columns | 2 | 16 | 93.8% | 100.0% | 3.5 | some, 01234567 | [them](results/cpu/them.json) |",
+        "| spmv float64 | 2 | 2 | 0.0% | - | - | some, 01234567 | [them](results/cpu/them.json) |",
+    ]
+    assert interpreted_lines([{"kind": "another"}]) == []

@@ -118,7 +118,9 @@ def test_clients_know_each_job_that_the_service_knows_and_how_it_ended(redis_url
     with live_service(redis_url, Evaluators(seconds=0.05)) as http:
         url = str(http.base_url).rstrip("/")
         load = Load(url)
-        under_load(load, [partial(load.one_client, seed) for seed in range(3)], lambda: until(lambda: len(load.jobs) > 5))
+        under_load(
+            load, [partial(load.one_client, seed) for seed in range(3)], lambda: until(lambda: len(load.jobs) > 5)
+        )
         load.wait_for_ends()
         assert load.listed() == load.jobs.keys() != set()
         assert all(complaints(job, looked_at(url, job.job_id)) == [] for job in load.jobs.values())
