@@ -41,8 +41,10 @@ class Muon(torch.optim.Muon):
 
 
 def orthogonalized(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """About U V^T of a matrix U S V^T, by `steps` of a quintic Newton-Schulz iteration; its smaller side squared. In the
-    matrix's own arithmetic."""
+    """About U V^T of a matrix U S V^T, by `steps` of a quintic Newton-Schulz iteration; its smaller side squared.
+
+    In the matrix's own arithmetic.
+    """
     a, b, c = coefficients
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix

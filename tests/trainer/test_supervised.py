@@ -1,6 +1,8 @@
 """Supervised training: targets from measurements, and a tiny policy that learns which program a matrix wants."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ from services.trainer.offline.saved_run import SavedRun
 from services.trainer.offline.supervised import (
     SupervisedReport,
     SupervisedSettings,
+    backward,
     held_out_nats,
     mean_of_kinds,
+    pieces,
     train_supervised,
 )
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
@@ -151,6 +155,33 @@ def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokeni
     assert resumed.validation_losses == pytest.approx(through.validation_losses, rel=1e-5)
     for name, weights in expected.state_dict().items():
         assert torch.allclose(networks.state_dict()[name], weights, atol=1e-5), name
+
+
+def test_texts_may_be_computed_a_few_at_a_time_the_short_ones_together(
+    networks: PolicyNetworks, tokenizer: Tokenizer
+) -> None:
+    pool, examples = make_pool(samples=1), list(make_examples(tokenizer, improve_share=0.5).fixed())
+    whole, apart = (
+        held_out_nats(networks, pool, examples, replace(SETTINGS, piece_sequences=size)) for size in (len(examples), 2)
+    )
+    for kind, nats in whole.items():
+        assert apart[kind]["program"] == pytest.approx(nats["program"], rel=1e-4)
+        assert apart[kind]["examples"] == nats["examples"]
+    lengths = [[len(each.prompt_ids) + len(each.program.ids) for each in piece] for piece in pieces(examples, 2)]
+    assert [*chain(*lengths)] == sorted(chain(*lengths)) and {len(piece) for piece in lengths} <= {1, 2}
+    assert [*chain(*pieces(examples, 500))] == examples
+
+
+def test_gradients_of_a_few_at_a_time_are_those_of_all(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
+    pool, batch = make_pool(samples=1), list(make_examples(tokenizer).fixed())
+    gradients = []
+    for size in (len(batch), 2):
+        networks.zero_grad()
+        settings = replace(SETTINGS, piece_sequences=size)
+        loss = backward(networks, pool, batch, np.random.default_rng(0), settings, Noise(0.0, 0.0, 0.0))
+        gradients.append((float(loss), networks.model.model.embed_tokens.weight.grad.clone()))
+    assert gradients[0][0] == pytest.approx(gradients[1][0], rel=1e-5)
+    torch.testing.assert_close(gradients[0][1], gradients[1][1], rtol=1e-3, atol=1e-6)
 
 
 def test_what_another_run_left_is_passed_over(tmp_path: Path) -> None:

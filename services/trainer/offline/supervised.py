@@ -3,7 +3,7 @@
 import copy
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +36,9 @@ class SupervisedSettings:
     """Times that the held-out loss is measured; the weights of the best one are kept."""
     device: str = "cpu"
     seed: int = 0
+    piece_sequences: int = 0
+    """Texts of a batch that are computed at once, those of about the same length: on a CPU the padding of short ones to
+    long ones is most of the work. 0: all of them."""
     bfloat16: bool = False
     """Arithmetic on a CPU: twice as fast where it multiplies such numbers in tiles (AMX). A GPU does so always."""
 
@@ -186,8 +189,7 @@ def held_out_nats(
     networks.eval()
     generator = np.random.default_rng(0)
     totals: dict[str, dict[str, float]] = {kind: defaultdict(float) for kind in KINDS}
-    for start in range(0, len(examples), settings.batch_sequences):
-        batch = examples[start : start + settings.batch_sequences]
+    for batch in pieces(examples, settings.piece_sequences or settings.batch_sequences):
         nats_BT = _token_losses(networks, pool, batch, generator, settings, None)[0].cpu()
         for example, nats in zip(batch, nats_BT, strict=True):
             total, of_program = totals[example.kind], nats[len(example.prompt_ids) :]
@@ -221,11 +223,36 @@ def _step(
 ) -> Tensor:
     """Forward and backward; the mean loss, detached. Chance is of the run's seed and the step alone."""
     torch.manual_seed(settings.seed * 1_000_003 + step)
-    generator = np.random.default_rng((settings.seed, step, 1))
-    nats_BT, mask_BT = _token_losses(networks, pool, batch, generator, settings, Noise())
-    loss = (nats_BT.sum(dim=1) / mask_BT.sum(dim=1)).mean()
-    loss.backward()  # type: ignore[no-untyped-call]
-    return loss.detach()
+    return backward(networks, pool, batch, np.random.default_rng((settings.seed, step, 1)), settings, Noise())
+
+
+def backward(
+    networks: PolicyNetworks,
+    pool: PromptPool,
+    batch: Sequence[Example],
+    generator: np.random.Generator,
+    settings: SupervisedSettings,
+    noise: Noise,
+) -> Tensor:
+    """Adds the gradient of the mean loss to the networks' own; the loss, detached."""
+    total = torch.zeros((), device=settings.device)
+    for piece in pieces(batch, settings.piece_sequences or len(batch)):
+        nats_BT, mask_BT = _token_losses(networks, pool, piece, generator, settings, noise)
+        loss = (nats_BT.sum(dim=1) / mask_BT.sum(dim=1)).sum() / len(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    return total
+
+
+def pieces(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
+    """So many at once; in their order where all are one piece, else the shortest first."""
+    ordered = examples if size >= len(examples) else sorted(examples, key=_length)
+    for start in range(0, len(ordered), size):
+        yield list(ordered[start : start + size])
+
+
+def _length(example: Example) -> int:
+    return len(example.prompt_ids) + len(example.program.ids)
 
 
 def _token_losses(
