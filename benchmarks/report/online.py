@@ -147,12 +147,10 @@ def course_table(courses: Sequence[Json]) -> list[str]:
 def seed_table(courses: Sequence[Json]) -> list[str]:
     """An arm a line, of courses that were judged once; empty without any."""
     arms: defaultdict[tuple[Made, str], list[Json]] = defaultdict(list)
-    starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in _steady(courses):
-        made = _made(each)
-        arms[made, each["arm"]].append(each)
-        if each["arm"] == "start":
-            starts[made[:2]].append(each)
+    steady = _steady(courses)
+    starts = _starts_of(steady)
+    for each in steady:
+        arms[_made(each), each["arm"]].append(each)
     lines = [
         "| arm | seeds | seconds of learning | samples graded a second | pass@1 | single samples over the start | best of n over the start | different of n "
         "| PPO's single samples over its | RLOO's | settings | commit, device |",
@@ -184,10 +182,11 @@ def learned_lines(results: Iterable[Json]) -> list[str]:
     """What learning brought in the longest courses of several arms that had the same seconds and a start beside them, an
     arm a line; empty without any."""
     arms: defaultdict[Made, defaultdict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
-    starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in _steady(_on_gpus(results)):
-        made = _made(each)
-        (starts[made[:2]] if each["arm"] == "start" else arms[made][each["arm"]]).append(each)
+    steady = _steady(_on_gpus(results))
+    starts = _starts_of(steady)
+    for each in steady:
+        if each["arm"] != "start":
+            arms[_made(each)][each["arm"]].append(each)
     compared = [made for made, found in arms.items() if len(found) > 1 and made[:2] in starts]
     if not compared:
         return []
@@ -228,12 +227,17 @@ Made = tuple[str, str, float, str]
 def _steady(courses: Sequence[Json]) -> list[Json]:
     """Those that were judged once, without the workloads of their commit and device whose starts say nothing: `left_out`."""
     once = [each for each in courses if _is_judged_once(each)]
+    unsteady = {place: unsteady_workloads(found) for place, found in _starts_of(once).items()}
+    return [_without(unsteady.get(_made(each)[:2], []), each) for each in once]
+
+
+def _starts_of(courses: Iterable[Json]) -> defaultdict[tuple[str, str], list[Json]]:
+    """By commit and device."""
     starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    for each in once:
+    for each in courses:
         if each["arm"] == "start":
             starts[_made(each)[:2]].append(each)
-    unsteady = {place: unsteady_workloads(found) for place, found in starts.items()}
-    return [_without(unsteady.get(_made(each)[:2], []), each) for each in once]
+    return starts
 
 
 def unsteady_workloads(starts: Sequence[Json]) -> list[str]:
