@@ -1,6 +1,7 @@
 """Families write what follows from the matrix by name: filled in, it is the text that they write with its numbers."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -23,6 +24,9 @@ WITH_FACTS = {
     "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "row_bins_reordered", "spmm_ell",
     "dia_rows", "dia_rows_wide", "ell_rows", "spmm_rows_split",
     "csr_tiles", "csr_warp_tiles", "csr_tiles_sorted", "csr_tiles_split", "coo_segmented", "spmm_tiles", "spmm_hyb",
+    "spmm_rows", "spmm_rows_shuffle", "spmm_rows_staged", "spmm_merge", "spmm_sell", "spmm_sell_reordered", "spmm_bsr",
+    "spmm_bsr_split", "spmm_dia", "spmm_panel", "spmm_resident", "spmm_cells", "spmm_hubs", "spmm_distinct",
+    "spmm_distinct_reordered",
 }  # fmt: skip
 EVERY_FAMILY = {**FAMILIES, **FIXED_FAMILIES}
 A_STEP = 29
@@ -71,6 +75,27 @@ def test_only_they_write_an_open_text(name: str) -> None:
             assert not is_open(plain)
             assert is_open(opened) == family.has_facts
             assert family.has_facts or opened == plain
+
+
+@pytest.mark.parametrize("name", sorted(name for name in WITH_FACTS if name.startswith("spmm")))
+@pytest.mark.parametrize("columns", [56, 100, 1000])
+def test_no_open_text_holds_the_number_of_dense_columns(name: str, columns: int) -> None:
+    """Whoever writes one for a number that it never saw need not know it."""
+    family = EVERY_FAMILY[name]
+    for choice in itertools.islice(golden.choices(family, "float32", columns), 40):
+        opened = family.render(choice, "float32", columns, is_open=True)
+        assert not re.search(rf"\b({columns}|{columns - 1}|{columns - 4})\b", opened)
+
+
+@pytest.mark.parametrize("name", ["spmm_tiles", "spmm_rows_split", "spmm_hyb"])
+def test_a_shape_is_one_text_for_several_numbers_of_dense_columns(name: str) -> None:
+    family = EVERY_FAMILY[name]
+    defaults = {key: spec.default for key, spec in family.parameters.items()}
+    texts = {
+        family.render(defaults | {"vector": 4, "lanes": columns // 4, "block": 256}, "float32", columns, is_open=True)
+        for columns in (16, 32)
+    }
+    assert len(texts) == 1
 
 
 def test_open_programs_of_two_matrices_are_the_same_text() -> None:

@@ -149,6 +149,7 @@ def test_products_with_drawn_numbers_of_dense_columns_are_taught_of_what_was_mad
     assert json.loads(capsys.readouterr().out)["workloads"] == 3 + len(WORKLOADS) + 3
     of_source = [each for each in read_examples(taught, TargetRule()).workloads["train"] if each.key.pattern == "mesh"]
     assert [each.key.num_dense_cols for each in of_source] == [number for _, _, number in drawn("mesh", 3)]
+    assert all("let N = num_dense_cols" in target.program for each in of_source for target in each.targets)
 
 
 def test_numbers_of_dense_columns_are_drawn_that_no_record_has() -> None:

@@ -23,7 +23,8 @@ def _write(choice: Choice) -> str:
         choice,
         {"items": choice.integer("items"), "balance": choice.word("balance")},
         main_launch(choice, f"ceil_div(num_segments,{block // tile.lanes}){tile.grid}", body),
-        Launch("add_carry", f"ceil_div(num_segments*{choice.num_dense_cols},256)", 256, tile.fill(_CUDA["carry"])),
+        Launch("add_carry", f"ceil_div(num_segments*{tile.dense_cols},256)", 256, tile.fill(_CUDA["carry"])),
+        facts=tile.facts,
     )
 
 
@@ -53,6 +54,7 @@ SPMM_MERGE = Family(
     },
     suits=any_pattern,
     write=_write,
+    has_facts=True,
     allows=tile_fits,
     prospects=_prospects,
 )

@@ -41,10 +41,11 @@ def _write(choice: Choice) -> str:
         own_column=own_column(tile),
         reduce=shuffle_sum(tile, splits, braces=True),
         inside=may_store(tile),
-        store_row=store_vector(tile, f"c + (size_t)row * {choice.num_dense_cols} + column"),
+        store_row=store_vector(tile, f"c + (size_t)row * {tile.dense_cols} + column"),
     )
     settings = {name: choice.integer(name) for name in ("block_rows", "block_cols")}
-    return program(choice, settings, main_launch(choice, grid_of(f"ceil_div(num_block_rows,{per_block})", tile), body))
+    launch = main_launch(choice, grid_of(f"ceil_div(num_block_rows,{per_block})", tile), body)
+    return program(choice, settings, launch, facts=(*tile.facts, tile.edge_fact))
 
 
 def _blocks_fit(choice: Choice) -> bool:
@@ -94,6 +95,7 @@ SPMM_BSR_SPLIT = Family(
     },
     suits=lambda pattern: pattern.nnz >= 4 * pattern.num_rows,
     write=_write,
+    has_facts=True,
     allows=_blocks_fit,
     prospects=_prospects,
 )

@@ -39,7 +39,7 @@ from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import tiles_of_groups
 from sparsesmith.families.spmm.splits import shuffle_sum
-from sparsesmith.families.text.program import Choice, Launch, main_launch, program, vector
+from sparsesmith.families.text.program import Choice, Fact, Launch, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.cells import CELL_COLS, HEIGHT, PAD
 from sparsesmith.formats.format import OneOf, ParameterValue
@@ -81,7 +81,7 @@ def _own_column(tile: DenseTile, within: str) -> str:
 def _source_column(tile: DenseTile, row_vectors: int) -> str:
     """The first column of vector i of a panel; tiles that overhang read the last columns again."""
     own = _own_column(tile, f"i % {row_vectors} * {tile.vector}")
-    return f"min({own}, {tile.num_dense_cols - tile.vector})" if tile.overhangs else own
+    return f"min({own}, {tile.edge_fact})" if tile.overhangs else own
 
 
 def _write(choice: Choice) -> str:
@@ -114,9 +114,9 @@ def _write(choice: Choice) -> str:
         "rows": strips * height,
         "cell_rows": cell_strips * height,
         "reduce": shuffle_sum(tile, splits, braces=True),
-        "inside": f" && {own_column} < {tile.num_dense_cols}" if tile.overhangs else "",
+        "inside": f" && {own_column} < {tile.dense_cols}" if tile.overhangs else "",
         "own_column": own_column,
-        "target": f"partial + (size_t)(blockIdx.x / num_windows) * num_rows * {tile.num_dense_cols}" if cut else "c",
+        "target": f"partial + (size_t)(blockIdx.x / num_windows) * num_rows * {tile.dense_cols}" if cut else "c",
     }
     stages = choice.integer("stages")
     walk = tile.fill(_CUDA["two_stages" if stages == 2 else "one_stage"], **places)
@@ -131,12 +131,14 @@ def _write(choice: Choice) -> str:
         "pad": splits * batch,
         "parts": parts,
     }
-    return program(choice, settings, main, *((_add_parts(tile),) if cut else ()), functions=(_CUDA["copy"].strip(),))
+    across = tile.fact("ACROSS", f"N//{tile.vector}", tile.num_dense_cols // tile.vector, exists=cut)
+    ends = (_add_parts(tile, across),) if cut else ()
+    facts = (*tile.facts, tile.edge_fact, across)
+    return program(choice, settings, main, *ends, functions=(_CUDA["copy"].strip(),), facts=facts)
 
 
-def _add_parts(tile: DenseTile) -> Launch:
-    """A thread a vector of the result."""
-    row_vectors = tile.num_dense_cols // tile.vector
+def _add_parts(tile: DenseTile, row_vectors: Fact) -> Launch:
+    """A thread a vector of the result, of which a row has `row_vectors`."""
     body = tile.fill(_CUDA["add_parts"], row_vectors=row_vectors)
     return Launch("add_parts", f"ceil_div(num_rows*{row_vectors},{ADDING_BLOCK})", ADDING_BLOCK, body)
 
@@ -270,6 +272,7 @@ SPMM_CELLS = Family(
     },
     suits=_suits,
     write=_write,
+    has_facts=True,
     allows=_fits,
     takes=lambda choice, storage: False,
     prospects=_prospects,

@@ -22,11 +22,16 @@ class DenseTile:
     lanes: int
     chunks: int
     is_named: bool = False
-    """Whether an open text names these numbers: it holds `facts` then."""
+    """Whether an open text names lanes and width, too; what follows from the dense columns it always names."""
 
     @property
     def num_dense_cols(self) -> int:
         return self.choice.num_dense_cols
+
+    @property
+    def dense_cols(self) -> Fact:
+        """`num_dense_cols` as texts hold it: the row length of the dense operands."""
+        return self.fact("N", "num_dense_cols", self.num_dense_cols)
 
     @property
     def width(self) -> int:
@@ -57,31 +62,38 @@ class DenseTile:
         out, or take some twice. One lane has no name."""
         columns, taken = self.num_dense_cols, self.vector * self.chunks
         if self.num_tiles == 1:
-            meaning, is_so = f"ceil_div({columns},{taken})", self.lanes == -(-columns // taken)
+            meaning, is_so = f"ceil_div(N,{taken})", self.lanes == -(-columns // taken)
         else:
             most = columns // (2 * taken)
-            meaning, is_so = f"min({self.lanes},{columns}//{2 * taken})", self.lanes <= most and not self.overhangs
-        return self._fact("LANES", meaning if is_so else str(self.lanes), self.lanes, exists=self.lanes > 1)
+            meaning, is_so = f"min({self.lanes},N//{2 * taken})", self.lanes <= most and not self.overhangs
+        exists = self.is_named and self.lanes > 1
+        return self.fact("LANES", meaning if is_so else str(self.lanes), self.lanes, exists=exists)
 
     @property
     def width_fact(self) -> Fact:
         """`width` by `lanes_fact`; has a name where there are several tiles."""
         per_lane = "*LANES" if self.lanes > 1 else ""
-        return self._fact("COLUMNS", f"{self.vector * self.chunks}{per_lane}", self.width, exists=self.num_tiles > 1)
+        exists = self.is_named and self.num_tiles > 1
+        return self.fact("COLUMNS", f"{self.vector * self.chunks}{per_lane}", self.width, exists=exists)
 
     @property
     def tiles_fact(self) -> Fact:
-        """`num_tiles` by `width_fact`, as that."""
-        meaning = f"ceil_div({self.num_dense_cols},COLUMNS)"
-        return self._fact("TILES", meaning, self.num_tiles, exists=self.num_tiles > 1)
-
-    def _fact(self, name: str, meaning: str, value: int, *, exists: bool) -> Fact:
-        return Fact(name, meaning, value, self.choice.is_open and self.is_named and exists)
+        """`num_tiles` by `width_fact`; has a name as that, whether that has one or not."""
+        return self.fact("TILES", f"ceil_div(N,{self.width_fact})", self.num_tiles, exists=self.num_tiles > 1)
 
     @property
-    def facts(self) -> tuple[Fact, Fact, Fact]:
+    def edge_fact(self) -> Fact:
+        """The last column that a vector may begin at; has a name where tiles overhang."""
+        return self.fact("EDGE", f"N-{self.vector}", self.num_dense_cols - self.vector, exists=self.overhangs)
+
+    def fact(self, name: str, meaning: str, value: int, *, exists: bool = True) -> Fact:
+        """A number that follows from the tile's; itself where a text is not open, or has no such number."""
+        return Fact(name, meaning, value, self.choice.is_open and exists)
+
+    @property
+    def facts(self) -> tuple[Fact, Fact, Fact, Fact]:
         """All that an open text names of a tile, each behind what it follows from."""
-        return self.lanes_fact, self.width_fact, self.tiles_fact
+        return self.dense_cols, self.lanes_fact, self.width_fact, self.tiles_fact
 
     def column(self, tile_number: str = "blockIdx.y") -> str:
         """First column of a thread."""
@@ -98,7 +110,7 @@ class DenseTile:
     @property
     def guard(self) -> str:
         """What ends a test for rows where tiles overhang."""
-        return f" || column >= {self.num_dense_cols}" if self.overhangs else ""
+        return f" || column >= {self.dense_cols}" if self.overhangs else ""
 
     @property
     def declare(self) -> str:
@@ -131,7 +143,7 @@ class DenseTile:
 
         They need a scope of their own.
         """
-        read = self.read(f"b + (size_t){col} * {self.num_dense_cols} + column{self._span}")
+        read = self.read(f"b + (size_t){col} * {self.dense_cols} + column{self._span}")
         zero = [f"if ({absent}) right = {self.zero};"] if absent else []
         return self._each([f"{self.sum_type} right = {read};", *zero, self.multiply_add(f"sum{self._chunk}", value)])
 
@@ -173,7 +185,7 @@ class DenseTile:
             "V": self.c_type,
             "Sums": self.sum_type,
             "zero": self.zero,
-            "dense_cols": self.num_dense_cols,
+            "dense_cols": self.dense_cols,
             "add": self.add,
             "store": self.store,
             "read": self.read,

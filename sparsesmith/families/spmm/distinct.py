@@ -62,13 +62,14 @@ def _write(choice: Choice, *, moves_rows: bool = False) -> str:
         column=tile.column("blockIdx.z" if near else "blockIdx.y"),
         all_bounds=rows + 1,
         groups=choice.integer("block") // tile.lanes,
-        store_row=store_vector(tile, f"c + (size_t){row} * {choice.num_dense_cols} + column"),
+        store_row=store_vector(tile, f"c + (size_t){row} * {tile.dense_cols} + column"),
     )
     settings: dict[str, ParameterValue] = {"nnz_per_block": choice.integer("nnz_per_block"), "max_rows": rows}
     if moves_rows:
         settings["rows"] = "breadth"
     shared = f"max_block_cols*{tile.width * choice.element_bytes}"
-    return program(choice, settings, main_launch(choice, grid_of("num_blocks", tile), body, shared=shared))
+    launch = main_launch(choice, grid_of("num_blocks", tile), body, shared=shared)
+    return program(choice, settings, launch, facts=tile.facts)
 
 
 def _fits(choice: Choice) -> bool:
@@ -160,6 +161,7 @@ SPMM_DISTINCT = Family(
     parameters=_PARAMETERS,
     suits=_suits,
     write=_write,
+    has_facts=True,
     allows=_fits,
     prospects=_prospects,
 )
@@ -173,6 +175,7 @@ SPMM_DISTINCT_REORDERED = Family(
     parameters=_PARAMETERS,
     suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
     write=partial(_write, moves_rows=True),
+    has_facts=True,
     allows=_fits,
     prospects=_reordered_prospects,
     reorders=True,

@@ -25,7 +25,7 @@ from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import tiles_of_groups
 from sparsesmith.families.spmm.splits import store_vector
-from sparsesmith.families.spmm.tiles import add_pieces, output_of_tile, read_cols, read_values, step_of
+from sparsesmith.families.spmm.tiles import adding_of, output_of_tile, read_cols, read_values, step_of
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, Launch, c_index_type, program
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.csr_tiles import LANES, LONG_ROWS
@@ -60,7 +60,6 @@ def _static_bytes(choice: Choice) -> int:
 def _write(choice: Choice) -> str:
     tile, rows, block = tile_of(choice), choice.integer("rows"), choice.integer("block")
     narrow = choice.word("index") == "u16"
-    across = choice.num_dense_cols // tile.width
     body = tile.fill(
         _CUDA["hubs"],
         warps=block // LANES,
@@ -74,8 +73,8 @@ def _write(choice: Choice) -> str:
         read_values=read_values(choice),
         base="int base = tile_col_base[tile];" if narrow else "",
         number="base + col[u]" if narrow else "col[u]",
-        output=output_of_tile(choice),
-        store_row=store_vector(tile, f"out + row * {choice.num_dense_cols} + column"),
+        output=output_of_tile(tile),
+        store_row=store_vector(tile, f"out + row * {tile.dense_cols} + column"),
     )
     settings: dict[str, ParameterValue] = {
         "chunks": _capacity(choice) // LANES,
@@ -85,12 +84,13 @@ def _write(choice: Choice) -> str:
         "long_rows": choice.word("long_rows"),
         "hub_cols": choice.integer("hub_cols"),
     }
-    grid = "num_sms" if across == 1 else f"ceil_div(num_sms,{across}),{across}"
+    grid = "num_sms" if tile.num_tiles == 1 else f"ceil_div(num_sms,{tile.tiles_fact}),{tile.tiles_fact}"
     shared = f"num_hubs*{tile.width * choice.element_bytes}"
     main = Launch(choice.operation, grid, block, body, "free", shared, reads_values=True)
-    ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
+    adding = adding_of(tile)
+    ends, facts = ((adding.launch,), adding.facts) if choice.word("long_rows") == "split" else ((), ())
     function = choice.value_function(step_of(choice, choice.element_bytes))
-    return program(choice, settings, main, *ends, functions=(function,))
+    return program(choice, settings, main, *ends, functions=(function,), facts=(*tile.facts, *facts))
 
 
 def _fits(choice: Choice) -> bool:
@@ -176,6 +176,7 @@ SPMM_HUBS = Family(
     },
     suits=_suits,
     write=_write,
+    has_facts=True,
     allows=_fits,
     prospects=_prospects,
 )

@@ -37,7 +37,7 @@ def _write(choice: Choice) -> str:
         groups=groups,
         stride=stride,
         width=width,
-        in_tile=f" && column < {choice.num_dense_cols}" if tile.overhangs else "",
+        in_tile=f" && column < {tile.dense_cols}" if tile.overhangs else "",
         slice_base="int base = slice_col_base[row / 32];" if narrow else "",
         base="base + " if narrow else "",
     )

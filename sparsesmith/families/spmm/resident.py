@@ -38,7 +38,7 @@ def _slab_bytes(choice: Choice) -> int:
 
 def _write(choice: Choice) -> str:
     tile, splits, block = tile_of(choice), choice.integer("splits"), choice.integer("block")
-    threads, width = tile.lanes * splits, choice.num_dense_cols
+    threads, width = tile.lanes * splits, tile.dense_cols
     rows = block // threads
     first = f"blockIdx.y * {tile.width}"
     source = f"b + (size_t)(k / {tile.lanes}) * {width} + {first} + k % {tile.lanes} * {tile.vector}"
@@ -54,9 +54,9 @@ def _write(choice: Choice) -> str:
         reduce=shuffle_sum(tile, splits),
         store_row=store_vector(tile, f"c + (size_t)row * {width} + {first} + lane * {tile.vector}"),
     )
-    grid = f"ceil_div(num_rows,{rows * choice.integer('passes')}),{width // tile.width}"
+    grid = f"ceil_div(num_rows,{rows * choice.integer('passes')}),{tile.tiles_fact}"
     launch = main_launch(choice, grid, body, shared=str(_slab_bytes(choice)))
-    return program(choice, {"index": choice.word("index")}, launch)
+    return program(choice, {"index": choice.word("index")}, launch, facts=tile.facts)
 
 
 def _resident_fits(choice: Choice) -> bool:
@@ -117,6 +117,7 @@ SPMM_RESIDENT = Family(
     },
     suits=lambda pattern: pattern.num_cols <= 7168 and pattern.nnz >= 8 * max(pattern.num_cols, pattern.num_rows),
     write=_write,
+    has_facts=True,
     allows=_resident_fits,
     prospects=_prospects,
 )

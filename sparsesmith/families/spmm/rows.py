@@ -32,7 +32,7 @@ def _write(choice: Choice, section: str, **places: object) -> str:
     tile = tile_of(choice)
     grid = f"ceil_div(num_rows,{choice.integer('block') // tile.lanes}){tile.grid}"
     launch = main_launch(choice, grid, tile.fill(_CUDA[section], **places))
-    return program(choice, {"index": choice.word("index")}, launch)
+    return program(choice, {"index": choice.word("index")}, launch, facts=tile.facts)
 
 
 def _write_rows(choice: Choice) -> str:
@@ -59,7 +59,7 @@ def _write_staged(choice: Choice) -> str:
         "max_rows": min(capacity, MAX_ROWS),
         "index": choice.word("index"),
     }
-    return program(choice, settings, main_launch(choice, f"num_blocks{tile.grid}", body))
+    return program(choice, settings, main_launch(choice, f"num_blocks{tile.grid}", body), facts=tile.facts)
 
 
 def _tile_fits_exactly(choice: Choice) -> bool:
@@ -121,6 +121,7 @@ SPMM_ROWS = Family(
     parameters={**TILE_PARAMETERS, "unroll": UNROLL, "block": BLOCK, **streamed(index=INDEX)},
     suits=lambda pattern: pattern.num_rows < 2**26,
     write=_write_rows,
+    has_facts=True,
     allows=tile_fits,
     element_types=ALL_TYPES,
     prospects=_rows_prospects,
@@ -134,6 +135,7 @@ SPMM_ROWS_SHUFFLE = Family(
     parameters=SPMM_ROWS.parameters,
     suits=lambda pattern: pattern.num_rows < 2**26 and pattern.nnz >= 4 * pattern.num_rows,
     write=_write_shuffle,
+    has_facts=True,
     allows=lambda choice: _tile_fits_exactly(choice) and choice.integer("lanes") >= max(4, choice.integer("unroll")),
     prospects=_shuffle_prospects,
 )
@@ -152,6 +154,7 @@ SPMM_ROWS_STAGED = Family(
     },
     suits=any_pattern,
     write=_write_staged,
+    has_facts=True,
     allows=_staged_fits,
     prospects=_staged_prospects,
 )

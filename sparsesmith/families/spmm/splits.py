@@ -47,12 +47,14 @@ class Cut:
         """Those that the text holds, each behind what it follows from."""
         is_split, crosses_warps = self.splits.value != 1, self.warps.value != 0
         return (
+            self.tile.dense_cols,
             self.tile.lanes_fact,
             *((self.splits,) if is_split else ()),
             *((self.threads,) if self.threads.value != 1 else ()),
             self.rows,
             self.tile.width_fact,
             self.tile.tiles_fact,
+            self.tile.edge_fact,
             *((self.farthest,) if is_split else ()),
             *((self.warps, self.partials) if crosses_warps else ()),
         )
@@ -108,7 +110,7 @@ def own_column(tile: DenseTile) -> str:
     first = tile.column(number)
     if not tile.overhangs:
         return f"int column = {first};"
-    return tile.fill(_CUDA["own_column"], first=first, last=tile.num_dense_cols - tile.vector)
+    return tile.fill(_CUDA["own_column"], first=first, last=tile.edge_fact)
 
 
 def block_number(choice: Choice) -> str:

@@ -32,13 +32,13 @@ def _write_bsr(choice: Choice) -> str:
     tile = tile_of(choice)
     grid = f"ceil_div(num_block_rows,{choice.integer('block') // tile.lanes}){tile.grid}"
     settings = {name: choice.integer(name) for name in ("block_rows", "block_cols")}
-    return program(choice, settings, main_launch(choice, grid, tile.fill(_CUDA["bsr"])))
+    return program(choice, settings, main_launch(choice, grid, tile.fill(_CUDA["bsr"])), facts=tile.facts)
 
 
 def _write_dia(choice: Choice) -> str:
     tile = tile_of(choice)
     grid = f"ceil_div(num_rows,{choice.integer('block') // tile.lanes}){tile.grid}"
-    return program(choice, {}, main_launch(choice, grid, tile.fill(_CUDA["dia"])))
+    return program(choice, {}, main_launch(choice, grid, tile.fill(_CUDA["dia"])), facts=tile.facts)
 
 
 def _write_sell(choice: Choice, *, moves_rows: bool = False) -> str:
@@ -56,11 +56,12 @@ def _write_sell(choice: Choice, *, moves_rows: bool = False) -> str:
     settings = {name: choice.values[name] for name in ("slice", "sigma", "index")}
     if moves_rows:
         settings["rows"] = "breadth"
-    return program(choice, settings, main_launch(choice, grid, body))
+    return program(choice, settings, main_launch(choice, grid, body), facts=tile.facts)
 
 
 def _write_panel(choice: Choice) -> str:
-    tile, block, cols = tile_of(choice), choice.integer("block"), choice.num_dense_cols
+    tile, block = tile_of(choice), choice.integer("block")
+    cols = tile.dense_cols
     groups = block // tile.lanes
     rows = groups * choice.integer("rows")
     across = f"(size_t)(start + i / {tile.width}) * {cols} + blockIdx.y * {tile.width} + i % {tile.width}"
@@ -72,11 +73,11 @@ def _write_panel(choice: Choice) -> str:
         groups=groups,
         tile=tile.width,
         copy_step=block * tile.vector,
-        source=f"(size_t)start * {cols} + i" if tile.width == cols else across,
+        source=f"(size_t)start * {cols} + i" if tile.num_tiles == 1 else across,
         tile_start=f" + blockIdx.y * {tile.width}" if tile.grid else "",
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{rows}){tile.grid}", body)
-    return program(choice, {"index": choice.word("index")}, launch)
+    return program(choice, {"index": choice.word("index")}, launch, facts=tile.facts)
 
 
 def _blocks_fit(choice: Choice) -> bool:
@@ -166,6 +167,7 @@ SPMM_BSR = Family(
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr,
+    has_facts=True,
     allows=_blocks_fit,
     element_types=ALL_TYPES,
     prospects=_bsr_prospects,
@@ -179,6 +181,7 @@ SPMM_DIA = Family(
     parameters={**TILE_PARAMETERS, "unroll": UNROLL, "block": BLOCK, **streamed()},
     suits=dia_suits,
     write=_write_dia,
+    has_facts=True,
     allows=tile_fits,
     prospects=_dia_prospects,
 )
@@ -200,6 +203,7 @@ SPMM_SELL = Family(
     parameters=_SELL_PARAMETERS,
     suits=any_pattern,
     write=_write_sell,
+    has_facts=True,
     allows=tile_fits,
     prospects=_sell_prospects,
 )
@@ -213,6 +217,7 @@ SPMM_SELL_REORDERED = Family(
     parameters=_SELL_PARAMETERS,
     suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
     write=partial(_write_sell, moves_rows=True),
+    has_facts=True,
     allows=tile_fits,
     prospects=_reordered_sell_prospects,
     reorders=True,
@@ -235,6 +240,7 @@ SPMM_PANEL = Family(
     },
     suits=lambda pattern: pattern.nnz >= 0.01 * pattern.num_rows * pattern.num_cols and pattern.num_cols <= 65536,
     write=_write_panel,
+    has_facts=True,
     allows=_panel_fits,
     takes=lambda choice, storage: not isinstance(storage, Constant),
     prospects=_panel_prospects,

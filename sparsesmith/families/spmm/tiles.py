@@ -61,7 +61,7 @@ class _Cut:
     def facts(self) -> tuple[Fact, ...]:
         """Those that the text holds, each behind what it follows from."""
         of_slots = (self.groups, self.share, self.capacity, self.chunks)
-        return (*self.tile.facts, *of_slots, self.rows, self.bounds, self.never)
+        return (*self.tile.facts, self.tile.edge_fact, *of_slots, self.rows, self.bounds, self.never)
 
 
 def _cut_of(tile: DenseTile) -> _Cut:
@@ -116,13 +116,12 @@ def read_values(choice: Choice, share: Fact | None = None) -> str:
     return _reads(choice, "value", choice.scalar, step, choice.value_vector(step, "slot + u"), share)
 
 
-def output_of_tile(choice: Choice) -> str:
+def output_of_tile(tile: DenseTile) -> str:
     """Where the tile's first row goes: pieces of long rows wait in `carry`."""
-    width = choice.num_dense_cols
-    whole = f"c + (size_t)range.x * {width}"
-    if choice.word("long_rows") == "refuse":
+    whole = f"c + (size_t)range.x * {tile.dense_cols}"
+    if tile.choice.word("long_rows") == "refuse":
         return whole
-    return f"tile < num_whole_tiles ? {whole} : carry + (size_t)(tile - num_whole_tiles) * {width}"
+    return f"tile < num_whole_tiles ? {whole} : carry + (size_t)(tile - num_whole_tiles) * {tile.dense_cols}"
 
 
 def _write(choice: Choice) -> str:
@@ -130,7 +129,7 @@ def _write(choice: Choice) -> str:
     cut = _cut_of(tile)
     gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]", share=cut.share)
     is_early, few_bounds = choice.word("gathers") == "early", rows + 1 <= choice.integer("block")
-    store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
+    store = store_vector(tile, f"out + row * {tile.dense_cols} + column")
     body = tile.fill(
         _CUDA["tiles"],
         lanes=tile.lanes_fact,
@@ -149,7 +148,7 @@ def _write(choice: Choice) -> str:
         read_offsets=choice.fill(_CUDA["few_offsets" if few_bounds else "offsets"], bounds=cut.bounds),
         early=gather if is_early else "",
         late="" if is_early else gather,
-        output=output_of_tile(choice),
+        output=output_of_tile(tile),
         store_row=f"if (inside) {store}" if tile.overhangs else store,
     )
     settings: dict[str, ParameterValue | Fact] = {
@@ -160,28 +159,64 @@ def _write(choice: Choice) -> str:
         "long_rows": choice.word("long_rows"),
     }
     main = main_launch(choice, grid_of("num_tiles", tile), body)
-    ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
+    adding = adding_of(tile)
+    has_pieces = choice.word("long_rows") == "split"
+    ends, facts = ((adding.launch,), (*cut.facts, *adding.facts)) if has_pieces else ((), cut.facts)
     function = choice.value_function(step_of(choice, choice.element_bytes))
-    return program(choice, settings, main, *ends, functions=(function,), facts=cut.facts)
+    return program(choice, settings, main, *ends, functions=(function,), facts=facts)
 
 
-def add_pieces(choice: Choice) -> Launch:
-    """A block a long row: its groups take every so many pieces, then join."""
-    width = choice.num_dense_cols
-    cols = min(32, 1 << (width - 1).bit_length())
-    across = -(-width // cols)
-    body = choice.fill(
-        _CUDA["add_pieces"],
-        block=ADDING_BLOCK,
-        column=f"threadIdx.x % {cols}" if across == 1 else f"blockIdx.y * {cols} + threadIdx.x % {cols}",
-        cols=cols,
-        groups=ADDING_BLOCK // cols,
-        dense_cols=width,
-        within=f"min(column, {width - 1})" if width % cols else "column",
-        guard=f" || column >= {width}" if width % cols else "",
+@dataclass(frozen=True)
+class Adding:
+    """The last launch, a block a long row: its groups take every so many pieces, then join."""
+
+    tile: DenseTile
+    cols: Fact
+    """Dense columns of a block, a thread of each group for each."""
+    groups: Fact
+    across: Fact
+    """Blocks side by side that take all dense columns."""
+    last: Fact
+    """Of the dense columns."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Those that the text holds, each behind what it follows from and behind the tile's."""
+        return self.cols, self.groups, self.across, self.last
+
+    @property
+    def launch(self) -> Launch:
+        cols, width = self.cols, self.tile.dense_cols
+        thread, across = f"threadIdx.x % {cols}", f",{self.across}" if self.across.value != 1 else ""
+        overhangs = self.tile.num_dense_cols % _adding_cols(self.tile) != 0
+        body = self.tile.fill(
+            _CUDA["add_pieces"],
+            block=ADDING_BLOCK,
+            column=f"blockIdx.y * {cols} + {thread}" if across else thread,
+            cols=cols,
+            groups=self.groups,
+            within=f"min(column, {self.last})" if overhangs else "column",
+            guard=f" || column >= {width}" if overhangs else "",
+        )
+        return Launch("add_pieces", f"max(1,num_split_rows){across}", ADDING_BLOCK, body)
+
+
+def _adding_cols(tile: DenseTile) -> int:
+    return min(LANES, 1 << (tile.num_dense_cols - 1).bit_length())
+
+
+def adding_of(tile: DenseTile) -> Adding:
+    """For the pieces of a tile's long rows."""
+    width, cols = tile.num_dense_cols, _adding_cols(tile)
+    overhangs, across = width % cols != 0, -(-width // cols)
+    meaning = f"min({LANES},N)" if cols == min(LANES, width) else str(cols)
+    return Adding(
+        tile,
+        cols=tile.fact("COLS", meaning, cols),
+        groups=tile.fact("ADDERS", f"{ADDING_BLOCK}//COLS", ADDING_BLOCK // cols),
+        across=tile.fact("ACROSS", "ceil_div(N,COLS)", across, exists=across > 1),
+        last=tile.fact("LAST", "N-1", width - 1, exists=overhangs),
     )
-    grid = "max(1,num_split_rows)" + (f",{across}" if across > 1 else "")
-    return Launch("add_pieces", grid, ADDING_BLOCK, body)
 
 
 def _tiles_fit(choice: Choice) -> bool:
