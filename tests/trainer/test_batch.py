@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.online.batch import UsableRecord, assemble
+from services.trainer.online.batch import KEPT_PROMPTS, UsableRecord, assemble
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import collate
@@ -13,7 +13,7 @@ from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import FromFamily, Parent, Workload
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
-from tests.trainer.records import PATTERN, make_batch, make_reader, make_record, make_sampled
+from tests.trainer.records import PATTERN, StoredPatterns, make_batch, make_reader, make_record, make_sampled
 
 BOS = make_tokenizer().token_to_id("<bos>")
 PARENT = {"parent": Parent(program="float y;", report="passed 2 us speedup 1")}
@@ -101,6 +101,32 @@ def test_a_record_at_the_bound_of_staleness_is_used() -> None:
 def test_a_record_whose_pattern_is_gone_is_skipped() -> None:
     workload = Workload(pattern="0" * 64, operation="spmv", element_type="float32")
     assert make_reader().read(make_record(workload=workload), 0) == "pattern_gone"
+
+
+def test_a_prompt_is_rebuilt_once_for_all_that_were_sampled_from_it() -> None:
+    class Counted(StoredPatterns):
+        num_asked = 0
+
+        def get(self, digest: str) -> Pattern:
+            self.num_asked += 1
+            return super().get(digest)
+
+    store = Counted(PATTERN)
+    reader = make_reader(store)
+    first, second, other = (
+        reader.read(make_record(f"job:{number}", origin=make_sampled({"sample_seed": seed})), 0)
+        for number, seed in enumerate((1, 1, 2))
+    )
+    assert isinstance(first, UsableRecord) and isinstance(second, UsableRecord) and isinstance(other, UsableRecord)
+    assert store.num_asked == 2
+    assert first.asked is second.asked
+    assert other.asked is not first.asked
+    for number in range(KEPT_PROMPTS):
+        reader.read(make_record(origin=make_sampled({"sample_seed": 3 + number})), 0)
+    again = reader.read(make_record(), 0)
+    assert isinstance(again, UsableRecord) and again.asked is not first.asked, (
+        "what was rebuilt long ago is kept no more"
+    )
 
 
 def test_a_record_without_the_scheme_in_use_is_skipped() -> None:

@@ -3,6 +3,7 @@
 Prompts are rebuilt from the stored patterns. Programs are never tokenised again: what was sampled is in the record.
 """
 
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, Self
@@ -52,6 +53,9 @@ LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", 
 
 MOST_LOGPROB = 1e-3
 """A probability of 1, and what rounding adds to it."""
+
+KEPT_PROMPTS = 256
+"""That were rebuilt last: the samples of a group have one, and records come again while their group waits."""
 
 
 class Patterns(Protocol):
@@ -109,6 +113,7 @@ class RecordReader:
         self._patterns = patterns
         self._prompts = prompts
         self._rules = rules
+        self._kept: OrderedDict[tuple[Workload, Prompt], Asked] = OrderedDict()
 
     def read(
         self, record: RewardRecord, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()
@@ -196,6 +201,19 @@ class RecordReader:
         return asked
 
     def _written(self, workload: Workload, prompt: Prompt) -> Asked | Skip:
+        """Reading a matrix takes some 20 ms, which the records of a group need not spend each for itself."""
+        question = workload, prompt
+        if question in self._kept:
+            self._kept.move_to_end(question)
+            return self._kept[question]
+        asked = self._rebuilt(workload, prompt)
+        if isinstance(asked, Asked):
+            self._kept[question] = asked
+            if len(self._kept) > KEPT_PROMPTS:
+                self._kept.popitem(last=False)
+        return asked
+
+    def _rebuilt(self, workload: Workload, prompt: Prompt) -> Asked | Skip:
         if workload.pattern is None:  # A task: no policy in training was asked for it.
             return "pattern_gone"
         try:
