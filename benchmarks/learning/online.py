@@ -4,6 +4,7 @@
     python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
     python -m benchmarks.learning.online plot [benchmarks/results/h200]            online.svg beside the results
     python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
+    python -m benchmarks.learning.online policies --before FILES --after FILES     two policies by courses of the arm start -> results/DEVICE/policies.json
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
 the paired differences; of courses that were judged once, over seeds too (benchmarks/report/online.py).
@@ -27,7 +28,7 @@ import scipy.sparse
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.intervals import mean_interval
-from benchmarks.report.online import course_table, seed_table
+from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
@@ -36,6 +37,8 @@ from sparsesmith.matrix.pattern import pattern_from_scipy
 
 Json = dict[str, Any]
 INTERPRETER = "PTX interpreter (times are estimates)"
+STEP_S = 30
+"""Between two counts of what was graded, seconds of learning."""
 NNZ = (3_000, 600_000)
 """Of matrices to learn from."""
 SHOWN = (
@@ -71,6 +74,11 @@ def main() -> None:
     packing.add_argument("probes", type=Path)
     packing.add_argument("--count", type=int, default=150)
     packing.set_defaults(run=packs)
+    comparing = commands.add_parser("policies")
+    for side in ("before", "after"):
+        comparing.add_argument(f"--{side}", type=Path, nargs="+", required=True, help="kept courses of the arm start")
+    comparing.add_argument("--out", type=Path, default=RESULTS)
+    comparing.set_defaults(run=lambda options: print(policies(options.before, options.after, options.out)))
     options = parser.parse_args()
     options.run(options)
 
@@ -96,7 +104,11 @@ def keep(options: argparse.Namespace) -> Path:
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,
         "judged": judged,
-        "graded_samples": sum(len(each["rewards"]) for each in graded if each["at_s"] < told["learned_s"]),
+        "graded_samples": _graded_within(graded, told["learned_s"]),
+        "graded_within": {
+            str(seconds): _graded_within(graded, seconds)
+            for seconds in range(STEP_S, int(told["learned_s"]) + 1, STEP_S)
+        },
         "asked_again": asked_again(graded),
         "against_start": against(judged[-1], judged[0]) if len(judged) > 1 and not judged[0]["at_s"] else {},
     }
@@ -106,6 +118,40 @@ def keep(options: argparse.Namespace) -> Path:
     path: Path = folder / f"online-{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def _graded_within(graded: Sequence[Mapping[str, Any]], seconds: float) -> int:
+    """Samples."""
+    return sum(len(each["rewards"]) for each in graded if each["at_s"] < seconds)
+
+
+def policies(before: Sequence[Path], after: Sequence[Path], out: Path) -> Path:
+    """Which of two policies writes the better programs, by the last judgements of courses that learned nothing."""
+    sides = [[json.loads(path.read_text(encoding="utf-8")) for path in paths] for paths in (before, after)]
+    first = sides[1][0]
+    result = {
+        "kind": "policies",
+        **{name: first[name] for name in ("device", "machine", "commit", "date")},
+        "command": "python -m services.trainer.course learn STATE --arm start --judge end [--policy POLICY]; "
+        "python -m benchmarks.learning.online policies --before FILES --after FILES",
+        "evaluators": first["evaluators"],
+        "before": [_judgement_of(each) for each in sides[0]],
+        "after": [_judgement_of(each) for each in sides[1]],
+        "change": {
+            name: seeds_interval(*by_seed(name, sides[1], sides[0]))
+            for name in ("pass_at_1", "log_speed", "best_of_n", "different")
+        },
+    }
+    path = out / folder_of(first["device"]["name"]) / "policies.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _judgement_of(course: Json) -> Json:
+    if course["arm"] != "start":
+        raise SystemExit(f"arm {course['arm']}: a course that learned says nothing of a policy (expected: start)")
+    return {"commit": course["commit"], "seed": course["seed"], "figures": course["judgements"][-1]["figures"]}
 
 
 def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:

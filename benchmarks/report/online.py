@@ -38,16 +38,110 @@ KINDS_BEFORE = 3
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
+GPUS_INTRO = (
+    "Courses on several GPUs of one machine, the trainer on another than the generator, evaluators on each: samples that were graded in their first seconds, beside "
+    "courses on one GPU of the same commit and device, in the mean."
+)
+POLICIES_INTRO = (
+    "Two policies that learned nothing online, judged alike: fresh samples on the core validation matrices (spmv float32 and float64, spmm with 32 columns). Intervals: 95 % over "
+    "workloads, and judgements of either."
+)
+
+
 def online_section(results: Iterable[Json]) -> list[str]:
     """Of courses on a GPU that were judged; empty without any."""
+    results = list(results)
     courses = _on_gpus(results)
     tables = {
         INTRO: course_table(courses),
         SEEDS_INTRO: seed_table(courses),
+        POLICIES_INTRO: policies_table(results),
+        GPUS_INTRO: gpus_table(courses),
         VERSIONS_INTRO: version_table([each for each in courses if each["judged"]]),
     }
     told = [line for intro, lines in tables.items() if lines for line in (intro, "", *lines, "")]
     return ["## Online learning", "", *told] if told else []
+
+
+def policies_table(results: Iterable[Json]) -> list[str]:
+    """Of each comparison a line for either policy and one for their difference; empty without any."""
+    lines = [
+        "| policy | judged | pass@1 | single samples over the library | best of n | different of n | commit, device |",
+        "|---" * 7 + "|",
+    ]
+    for each in results:
+        if each.get("kind") != "policies":
+            continue
+        lines += [_policy_line(side, each[side], each["device"]["name"]) for side in ("before", "after")]
+        change = each["change"]
+        cells = [
+            "after over before",
+            "",
+            f"{_difference(change['pass_at_1'], 100)} points",
+            _ratio(change["log_speed"]),
+            _ratio(change["best_of_n"]),
+            _difference(change["different"], 1),
+            "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines if len(lines) > 2 else []
+
+
+def _policy_line(name: str, judgements: Sequence[Json], device: str) -> str:
+    def mean(figure: str) -> float:
+        return fmean(each["figures"][figure] for each in judgements)
+
+    cells = [
+        name,
+        str(len(judgements)),
+        f"{mean('pass_at_1'):.1%}",
+        f"{2 ** mean('log_speed'):.3f}x",
+        f"{2 ** mean('best_of_n'):.3f}x",
+        f"{mean('different'):.1f}",
+        ", ".join((*dict.fromkeys(each["commit"][:8] for each in judgements), device)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _difference(change: Mapping[str, float], unit: float) -> str:
+    mean, low, high = (unit * change[name] for name in ("mean", "low", "high"))
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def gpus_table(courses: Iterable[Json]) -> list[str]:
+    """A course on several GPUs a line, where one on a single one was made beside it; empty without any."""
+    lines = [
+        "| arm | GPUs | update | evaluators | seconds | samples graded a second | on one GPU | courses | times | commit, device |",
+        "|---" * 10 + "|",
+    ]
+    known = [each for each in courses if each.get("graded_within")]
+    for each in known:
+        place = each["commit"], each["device"]["name"]
+        ones = [one for one in known if (one["commit"], one["device"]["name"]) == place and _gpus_of(one) == 1]
+        if _gpus_of(each) == 1 or not ones:
+            continue
+        seconds = max(set.intersection(*(set(one["graded_within"]) for one in (each, *ones))), key=int)
+        own, theirs = each["graded_within"][seconds], fmean(one["graded_within"][seconds] for one in ones)
+        group, groups, _ = each["course"]["batch"]
+        cells = [
+            each["arm"],
+            str(_gpus_of(each)),
+            f"{groups} x {group}",
+            str(each["evaluators"]),
+            seconds,
+            f"{own / int(seconds):.1f}",
+            f"{theirs / int(seconds):.1f}",
+            str(len(ones)),
+            f"{own / theirs:.2f}x",
+            f"{place[0][:8]}, {place[1]}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines if len(lines) > 2 else []
+
+
+def _gpus_of(course: Json) -> int:
+    count: int = round(course["gpu_seconds"] / course["learned_s"])
+    return count
 
 
 def version_table(courses: Sequence[Json]) -> list[str]:
@@ -216,7 +310,7 @@ def _on_gpus(results: Iterable[Json]) -> list[Json]:
 
 
 def _gained(seeds: Sequence[Json], start: Sequence[Json]) -> float:
-    own, other = _by_seed("log_speed", seeds, start)
+    own, other = by_seed("log_speed", seeds, start)
     return float(own.mean() - other.mean())
 
 
@@ -269,7 +363,7 @@ def _is_judged_once(course: Json) -> bool:
     return bool(judged) and not course["against_start"] and (course["arm"] == "start") == (judged[-1]["at_s"] == 0)
 
 
-def _by_seed(name: str, *sides: Sequence[Json]) -> list[NDArray[np.float64]]:
+def by_seed(name: str, *sides: Sequence[Json]) -> list[NDArray[np.float64]]:
     """A figure of each side's last judgements, seeds x workloads, of the workloads that all have."""
     judged = [[each["judged"][-1]["workloads"] for each in side] for side in sides]
     common = sorted(set.intersection(*(set(each) for side in judged for each in side)))
@@ -278,7 +372,7 @@ def _by_seed(name: str, *sides: Sequence[Json]) -> list[NDArray[np.float64]]:
 
 def _means(name: str, *sides: Sequence[Json]) -> list[float]:
     """Of those sides that have courses; none without a workload that all have."""
-    return [float(each.mean()) for each in _by_seed(name, *(side for side in sides if side)) if each.size]
+    return [float(each.mean()) for each in by_seed(name, *(side for side in sides if side)) if each.size]
 
 
 def seeds_interval(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Json:
@@ -298,7 +392,7 @@ def seeds_interval(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Js
 def _over_seeds(name: str, ours: Sequence[Json], theirs: Sequence[Json]) -> str:
     if not ours or not theirs:
         return "-"
-    own, other = _by_seed(name, ours, theirs)
+    own, other = by_seed(name, ours, theirs)
     return _ratio(seeds_interval(own, other)) if own.size else "-"
 
 

@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.online import keep, plot, read, table
+import pytest
+
+from benchmarks.learning.online import keep, plot, policies, read, table
 from services.trainer.course import curves
 from services.trainer.course.ledger import Ledger
 
@@ -42,8 +44,8 @@ def make_state(state: Path, arm: str, *judged_s: float, seed: int = 0, **began: 
     return state
 
 
-def kept(state: Path, out: Path) -> dict[str, Any]:
-    options = argparse.Namespace(state=state, out=out, device="NVIDIA H200", gpus=1, commit="0123456789", name="")
+def kept(state: Path, out: Path, name: str = "") -> dict[str, Any]:
+    options = argparse.Namespace(state=state, out=out, device="NVIDIA H200", gpus=1, commit="0123456789", name=name)
     found: dict[str, Any] = json.loads(keep(options).read_text())
     return found
 
@@ -54,6 +56,27 @@ def test_of_a_course_that_was_judged_once_evaluators_and_samples_within_its_seco
     told = kept(make_state(tmp_path / "state", "ppo", 20.0, evaluators=2), tmp_path)
     assert (told["evaluators"], told["graded_samples"], told["against_start"]) == (2, 2, {})
     assert [each["at_s"] for each in told["judged"]] == [20.0]
+
+
+def test_what_was_graded_is_kept_each_half_minute(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", "ppo", 65.0)
+    ledger = Ledger(state / "ledger.jsonl")
+    for at_s in (40.0, 65.0):
+        ledger.write("graded", at_s, job=f"j{at_s}", **{**GROUP, "lesson": "m0"})
+    told = json.loads((state / "curves.json").read_text()) | {"learned_s": 65.0}
+    (state / "curves.json").write_text(json.dumps(told))
+    assert kept(state, tmp_path)["graded_within"] == {"30": 4, "60": 6}
+
+
+def test_two_policies_are_compared_by_courses_that_learned_nothing(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        kept(make_state(tmp_path / name, "start", 0.0, seed=seed), tmp_path, name)
+    kept(make_state(tmp_path / "c", "ppo", 20.0), tmp_path, "c")
+    a, b, c = (tmp_path / "h200" / f"online-{name}.json" for name in "abc")
+    told = json.loads(policies([a, b], [b], tmp_path).read_text())
+    assert (len(told["before"]), len(told["after"]), told["change"]["log_speed"]["mean"]) == (2, 1, 0.0)
+    with pytest.raises(SystemExit, match="arm ppo"):
+        policies([a], [c], tmp_path)
 
 
 def test_of_a_course_that_was_judged_before_it_learned_the_change_is_kept(tmp_path: Path) -> None:

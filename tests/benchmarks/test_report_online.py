@@ -8,9 +8,11 @@ import pytest
 from benchmarks.report.online import (
     SEEDS_INTRO,
     course_table,
+    gpus_table,
     learned_lines,
     learning_kills_section,
     online_section,
+    policies_table,
     seed_table,
     seeds_interval,
     unsteady_workloads,
@@ -183,3 +185,39 @@ def test_records_under_kills_have_a_section_where_they_were_counted() -> None:
     assert "- lost: 0; used twice: 0; graded samples without a record: 0" in lines
     assert any("dropped by reason: 10 stale" in line for line in lines)
     assert learning_kills_section([{"kind": "soak"}]) == []
+
+
+def test_a_course_on_two_gpus_stands_beside_those_on_one_in_the_seconds_that_all_have() -> None:
+    ones = [
+        make_once("rloo", seed, 0.6, gpu_seconds=240.0, graded_within={"30": 300, "60": 600 + seed, "90": 990})
+        for seed in (0, 20)
+    ]
+    two = make_once("rloo", 1, 0.6, gpu_seconds=480.0, graded_within={"30": 400, "60": 915}, judged=[])
+    *_, line = gpus_table([*ones, two])
+    assert cells_of(line) == [
+        "rloo", "2", "32 x 16", "2", "60", "15.2", "10.2", "2", "1.50x", "01234567, NVIDIA H200",
+    ]  # fmt: skip
+    assert gpus_table([two]) == gpus_table(ones) == [], "nothing to compare with"
+    assert gpus_table([*ones, {**two, "commit": "another"}]) == []
+
+
+def test_two_policies_are_two_lines_and_their_difference() -> None:
+    change = {"mean": 1.0, "low": 0.5, "high": 2.0}
+    figures = {"pass_at_1": 0.9, "log_speed": 1.0, "best_of_n": 2.0, "different": 8.0}
+    sides = {
+        "before": [{"commit": "0123456789", "figures": figures}, {"commit": "9876543210", "figures": figures}],
+        "after": [{"commit": "0123456789", "figures": {**figures, "log_speed": 2.0}}],
+    }
+    told = {
+        "kind": "policies",
+        "device": {"kind": "cuda", "name": "NVIDIA H200"},
+        "change": dict.fromkeys(("pass_at_1", "log_speed", "best_of_n", "different"), change),
+        **sides,
+    }
+    head, _, before, after, last = policies_table([told])
+    assert len({line.count("|") for line in (head, before, after, last)}) == 1
+    assert cells_of(before) == [
+        "before", "2", "90.0%", "2.000x", "4.000x", "8.0", "01234567, 98765432, NVIDIA H200",
+    ]  # fmt: skip
+    assert cells_of(after)[:4] == ["after", "1", "90.0%", "4.000x"]
+    assert cells_of(last)[2:4] == ["+100.0 (+50.0 to +200.0) points", "2.000x (1.414 to 4.000)"]

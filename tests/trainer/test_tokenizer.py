@@ -50,7 +50,7 @@ def test_a_csr_program_takes_the_shipped_tokenizer_fewer_than_150_tokens() -> No
 
 def test_the_special_tokens_have_the_ids_that_the_model_configuration_states() -> None:
     assert [SHIPPED.token_to_id(token) for token in (PAD, BOS, EOS)] == [0, 1, 2]
-    assert SHIPPED.get_vocab_size() == 8192
+    assert SHIPPED.get_vocab_size() == 8320
 
 
 def test_phrases_never_grow_beyond_their_limit(tokenizer: Tokenizer) -> None:
