@@ -151,7 +151,8 @@ def policies(before: Sequence[Path], after: Sequence[Path], out: Path) -> Path:
 def _judgement_of(course: Json) -> Json:
     if course["arm"] != "start":
         raise SystemExit(f"arm {course['arm']}: a course that learned says nothing of a policy (expected: start)")
-    return {"commit": course["commit"], "seed": course["seed"], "figures": course["judgements"][-1]["figures"]}
+    figures, workloads = course["judgements"][-1]["figures"], course["judged"][-1]["workloads"]
+    return {"commit": course["commit"], "seed": course["seed"], "figures": figures, "workloads": workloads}
 
 
 def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:
