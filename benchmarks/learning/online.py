@@ -212,8 +212,8 @@ def table(results: Sequence[Json], folder: Path) -> str:
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:
-    """Judgements over seconds of learning, a panel a figure, a line an arm, commit and length of course; points are
-    seeds. The line of courses that were judged once begins at the mean of the starts of their commit."""
+    """Judgements over seconds of learning, a panel a figure, a line an arm, commit and length of course that was judged;
+    points are seeds. The line of courses that were judged once begins at the mean of the starts of their commit."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -225,7 +225,8 @@ def plot(results: Sequence[Json], folder: Path) -> str:
         for each in results:
             if each["arm"] == "start":
                 starts[each["commit"]].append(each)
-            lines[f"{each['arm']}, {each['learned_s']:.0f} s, {each['commit'][:8]}"].append(each)
+            if each["judgements"]:
+                lines[f"{each['arm']}, {each['learned_s']:.0f} s, {each['commit'][:8]}"].append(each)
         for panel, (name, label) in zip(panels, SHOWN, strict=True):
             for (line, courses), (colour, mark) in zip(lines.items(), _looks(), strict=False):
                 points = _judged(courses, name)

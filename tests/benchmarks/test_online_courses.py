@@ -104,5 +104,6 @@ def test_courses_that_were_judged_once_or_not_at_all_are_told_and_drawn(tmp_path
     first, second = table(courses, tmp_path).split("\n\n")
     assert [line.split(" ")[1] for line in first.splitlines()[2:]] == ["expert"]
     assert [line.split(" ")[1] for line in second.splitlines()[2:]] == ["start", "ppo"]
-    drawn = plot(courses, tmp_path)
-    assert Path(drawn).stat().st_size > 0
+    drawn = Path(plot(courses, tmp_path)).read_text(encoding="utf-8")
+    assert "ppo, 20 s, 01234567" in drawn
+    assert "rloo" not in drawn, "it was not judged"
