@@ -4,7 +4,7 @@
     python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
     python -m benchmarks.learning.online plot [benchmarks/results/h200]            online.svg beside the results
     python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
-    python -m benchmarks.learning.online policies --before FILES --after FILES     two policies by courses of the arm start -> results/DEVICE/policies.json
+    python -m benchmarks.learning.online policies NAME --before FILES --after FILES    two policies by courses of the arm start -> results/DEVICE/policies-NAME.json
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
 the paired differences; of courses that were judged once, over seeds too (benchmarks/report/online.py).
@@ -75,10 +75,13 @@ def main() -> None:
     packing.add_argument("--count", type=int, default=150)
     packing.set_defaults(run=packs)
     comparing = commands.add_parser("policies")
+    comparing.add_argument("name", help="of the comparison: what the policy after has and the one before has not")
     for side in ("before", "after"):
         comparing.add_argument(f"--{side}", type=Path, nargs="+", required=True, help="kept courses of the arm start")
     comparing.add_argument("--out", type=Path, default=RESULTS)
-    comparing.set_defaults(run=lambda options: print(policies(options.before, options.after, options.out)))
+    comparing.set_defaults(
+        run=lambda options: print(policies(options.name, options.before, options.after, options.out))
+    )
     options = parser.parse_args()
     options.run(options)
 
@@ -125,24 +128,25 @@ def _graded_within(graded: Sequence[Mapping[str, Any]], seconds: float) -> int:
     return sum(len(each["rewards"]) for each in graded if each["at_s"] < seconds)
 
 
-def policies(before: Sequence[Path], after: Sequence[Path], out: Path) -> Path:
+def policies(name: str, before: Sequence[Path], after: Sequence[Path], out: Path) -> Path:
     """Which of two policies writes the better programs, by the last judgements of courses that learned nothing."""
     sides = [[json.loads(path.read_text(encoding="utf-8")) for path in paths] for paths in (before, after)]
     first = sides[1][0]
     result = {
         "kind": "policies",
-        **{name: first[name] for name in ("device", "machine", "commit", "date")},
+        "name": name,
+        **{field: first[field] for field in ("device", "machine", "commit", "date")},
         "command": "python -m services.trainer.course learn STATE --arm start --judge end [--policy POLICY]; "
-        "python -m benchmarks.learning.online policies --before FILES --after FILES",
+        "python -m benchmarks.learning.online policies NAME --before FILES --after FILES",
         "evaluators": first["evaluators"],
         "before": [_judgement_of(each) for each in sides[0]],
         "after": [_judgement_of(each) for each in sides[1]],
         "change": {
-            name: seeds_interval(*by_seed(name, sides[1], sides[0]))
-            for name in ("pass_at_1", "log_speed", "best_of_n", "different")
+            figure: seeds_interval(*by_seed(figure, sides[1], sides[0]))
+            for figure in ("pass_at_1", "log_speed", "best_of_n", "different")
         },
     }
-    path = out / folder_of(first["device"]["name"]) / "policies.json"
+    path = out / folder_of(first["device"]["name"]) / f"policies-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path

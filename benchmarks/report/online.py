@@ -72,7 +72,9 @@ def policies_table(results: Iterable[Json]) -> list[str]:
     for each in results:
         if each.get("kind") != "policies":
             continue
-        lines += [_policy_line(side, each[side], each["device"]["name"]) for side in ("before", "after")]
+        lines += [
+            _policy_line(f"{each['name']}: {side}", each[side], each["device"]["name"]) for side in ("before", "after")
+        ]
         change = each["change"]
         cells = [
             "after over before",

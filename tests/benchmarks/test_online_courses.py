@@ -73,10 +73,10 @@ def test_two_policies_are_compared_by_courses_that_learned_nothing(tmp_path: Pat
         kept(make_state(tmp_path / name, "start", 0.0, seed=seed), tmp_path, name)
     kept(make_state(tmp_path / "c", "ppo", 20.0), tmp_path, "c")
     a, b, c = (tmp_path / "h200" / f"online-{name}.json" for name in "abc")
-    told = json.loads(policies([a, b], [b], tmp_path).read_text())
+    told = json.loads(policies("x", [a, b], [b], tmp_path).read_text())
     assert (len(told["before"]), len(told["after"]), told["change"]["log_speed"]["mean"]) == (2, 1, 0.0)
     with pytest.raises(SystemExit, match="arm ppo"):
-        policies([a], [c], tmp_path)
+        policies("x", [a], [c], tmp_path)
 
 
 def test_of_a_course_that_was_judged_before_it_learned_the_change_is_kept(tmp_path: Path) -> None:

@@ -210,6 +210,7 @@ def test_two_policies_are_two_lines_and_their_difference() -> None:
     }
     told = {
         "kind": "policies",
+        "name": "more",
         "device": {"kind": "cuda", "name": "NVIDIA H200"},
         "change": dict.fromkeys(("pass_at_1", "log_speed", "best_of_n", "different"), change),
         **sides,
@@ -217,7 +218,7 @@ def test_two_policies_are_two_lines_and_their_difference() -> None:
     head, _, before, after, last = policies_table([told])
     assert len({line.count("|") for line in (head, before, after, last)}) == 1
     assert cells_of(before) == [
-        "before", "2", "90.0%", "2.000x", "4.000x", "8.0", "01234567, 98765432, NVIDIA H200",
+        "more: before", "2", "90.0%", "2.000x", "4.000x", "8.0", "01234567, 98765432, NVIDIA H200",
     ]  # fmt: skip
-    assert cells_of(after)[:4] == ["after", "1", "90.0%", "4.000x"]
+    assert cells_of(after)[:4] == ["more: after", "1", "90.0%", "4.000x"]
     assert cells_of(last)[2:4] == ["+100.0 (+50.0 to +200.0) points", "2.000x (1.414 to 4.000)"]
