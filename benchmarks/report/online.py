@@ -33,11 +33,6 @@ SEEDS_INTRO = (
     "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up. A workload on which two starts lie more than a doubling apart is left "
     "out of all, and named: one wrong time of a program that most samples are would weigh more than what was learned."
 )
-KINDS_BEFORE = 3
-"""Kinds of lessons of courses that did not keep them."""
-PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
-
-
 GPUS_INTRO = (
     "Courses on several GPUs of one machine, the trainer on another than the generator, evaluators on each: samples that were graded in their first seconds, beside "
     "courses on one GPU of the same commit and device, in the mean."
@@ -46,6 +41,9 @@ POLICIES_INTRO = (
     "Two policies that learned nothing online, judged alike: fresh samples on the core validation matrices (spmv float32 and float64, spmm with 32 columns). Intervals: 95 % over "
     "workloads, and judgements of either."
 )
+KINDS_BEFORE = 3
+"""Kinds of lessons of courses that did not keep them."""
+PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
 def online_section(results: Iterable[Json]) -> list[str]:
@@ -118,8 +116,7 @@ def gpus_table(courses: Iterable[Json]) -> list[str]:
     ]
     known = [each for each in courses if each.get("graded_within")]
     for each in known:
-        place = each["commit"], each["device"]["name"]
-        ones = [one for one in known if (one["commit"], one["device"]["name"]) == place and _gpus_of(one) == 1]
+        ones = [one for one in known if _place(one) == _place(each) and _gpus_of(one) == 1]
         if _gpus_of(each) == 1 or not ones:
             continue
         seconds = max(set.intersection(*(set(one["graded_within"]) for one in (each, *ones))), key=int)
@@ -135,7 +132,7 @@ def gpus_table(courses: Iterable[Json]) -> list[str]:
             f"{theirs / int(seconds):.1f}",
             str(len(ones)),
             f"{own / theirs:.2f}x",
-            f"{place[0][:8]}, {place[1]}",
+            ", ".join(_place(each)),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines if len(lines) > 2 else []
@@ -324,7 +321,7 @@ def _steady(courses: Sequence[Json]) -> list[Json]:
     """Those that were judged once, without the workloads of their commit and device whose starts say nothing: `left_out`."""
     once = [each for each in courses if _is_judged_once(each)]
     unsteady = {place: unsteady_workloads(found) for place, found in _starts_of(once).items()}
-    return [_without(unsteady.get(_made(each)[:2], []), each) for each in once]
+    return [_without(unsteady.get(_place(each), []), each) for each in once]
 
 
 def _starts_of(courses: Iterable[Json]) -> defaultdict[tuple[str, str], list[Json]]:
@@ -332,7 +329,7 @@ def _starts_of(courses: Iterable[Json]) -> defaultdict[tuple[str, str], list[Jso
     starts: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
     for each in courses:
         if each["arm"] == "start":
-            starts[_made(each)[:2]].append(each)
+            starts[_place(each)].append(each)
     return starts
 
 
@@ -356,7 +353,12 @@ def _made(course: Json) -> Made:
     changes = "".join(f", {name}={value}" for name, value in sorted(course["course"].get("changes", {}).items()))
     kinds = len(course.get("lesson_kinds", ())) or KINDS_BEFORE
     settings = f"lessons of {kinds} kinds, evaluators {course['evaluators']}, update {groups} x {group}{changes}"
-    return course["commit"][:8], course["device"]["name"], float(course["judged"][-1]["at_s"]), settings
+    return *_place(course), float(course["judged"][-1]["at_s"]), settings
+
+
+def _place(course: Json) -> tuple[str, str]:
+    """Commit and device: what is compared has the same."""
+    return course["commit"][:8], course["device"]["name"]
 
 
 def _is_judged_once(course: Json) -> bool:

@@ -3,9 +3,9 @@
 Prompts are rebuilt from the stored patterns. Programs are never tokenised again: what was sampled is in the record.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal, Protocol, Self
 
 import torch
@@ -113,7 +113,7 @@ class RecordReader:
         self._patterns = patterns
         self._prompts = prompts
         self._rules = rules
-        self._kept: OrderedDict[tuple[Workload, Prompt], Asked] = OrderedDict()
+        self._rebuilt = lru_cache(KEPT_PROMPTS)(self._rebuild)
 
     def read(
         self, record: RewardRecord, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()
@@ -201,30 +201,21 @@ class RecordReader:
         return asked
 
     def _written(self, workload: Workload, prompt: Prompt) -> Asked | Skip:
-        """Reading a matrix takes some 20 ms, which the records of a group need not spend each for itself."""
-        question = workload, prompt
-        if question in self._kept:
-            self._kept.move_to_end(question)
-            return self._kept[question]
-        asked = self._rebuilt(workload, prompt)
-        if isinstance(asked, Asked):
-            self._kept[question] = asked
-            if len(self._kept) > KEPT_PROMPTS:
-                self._kept.popitem(last=False)
-        return asked
-
-    def _rebuilt(self, workload: Workload, prompt: Prompt) -> Asked | Skip:
         if workload.pattern is None:  # A task: no policy in training was asked for it.
             return "pattern_gone"
         try:
-            pattern = self._patterns.get(workload.pattern)
+            return self._rebuilt(workload.pattern, workload, prompt)
         except NotFound:
             return "pattern_gone"
         except Unavailable as error:
             if error.field == "pattern":
                 return "pattern_damaged"
             raise
-        return self._prompts.asked(pattern, workload, prompt)
+
+    def _rebuild(self, pattern: Digest, workload: Workload, prompt: Prompt) -> Asked:
+        """Reading a matrix takes some 20 ms, which the records of a group need not spend each for itself. Raises as the
+        store does, which is not kept: a pattern may come back."""
+        return self._prompts.asked(self._patterns.get(pattern), workload, prompt)
 
 
 def age(sampled: Sampled, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()) -> int:

@@ -25,7 +25,7 @@ from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import tiles_of_groups
 from sparsesmith.families.spmm.splits import store_vector
-from sparsesmith.families.spmm.tiles import adding_of, output_of_tile, read_cols, read_values, step_of
+from sparsesmith.families.spmm.tiles import added_pieces, output_of_tile, read_cols, read_values, step_of
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, Launch, c_index_type, program
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.csr_tiles import LANES, LONG_ROWS
@@ -87,8 +87,7 @@ def _write(choice: Choice) -> str:
     grid = "num_sms" if tile.num_tiles == 1 else f"ceil_div(num_sms,{tile.tiles_fact}),{tile.tiles_fact}"
     shared = f"num_hubs*{tile.width * choice.element_bytes}"
     main = Launch(choice.operation, grid, block, body, "free", shared, reads_values=True)
-    adding = adding_of(tile)
-    ends, facts = ((adding.launch,), adding.facts) if choice.word("long_rows") == "split" else ((), ())
+    ends, facts = added_pieces(tile)
     function = choice.value_function(step_of(choice, choice.element_bytes))
     return program(choice, settings, main, *ends, functions=(function,), facts=(*tile.facts, *facts))
 

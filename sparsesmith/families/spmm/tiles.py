@@ -159,64 +159,34 @@ def _write(choice: Choice) -> str:
         "long_rows": choice.word("long_rows"),
     }
     main = main_launch(choice, grid_of("num_tiles", tile), body)
-    adding = adding_of(tile)
-    has_pieces = choice.word("long_rows") == "split"
-    ends, facts = ((adding.launch,), (*cut.facts, *adding.facts)) if has_pieces else ((), cut.facts)
+    ends, facts = added_pieces(tile)
     function = choice.value_function(step_of(choice, choice.element_bytes))
-    return program(choice, settings, main, *ends, functions=(function,), facts=facts)
+    return program(choice, settings, main, *ends, functions=(function,), facts=(*cut.facts, *facts))
 
 
-@dataclass(frozen=True)
-class Adding:
-    """The last launch, a block a long row: its groups take every so many pieces, then join."""
-
-    tile: DenseTile
-    cols: Fact
-    """Dense columns of a block, a thread of each group for each."""
-    groups: Fact
-    across: Fact
-    """Blocks side by side that take all dense columns."""
-    last: Fact
-    """Of the dense columns."""
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """Those that the text holds, each behind what it follows from and behind the tile's."""
-        return self.cols, self.groups, self.across, self.last
-
-    @property
-    def launch(self) -> Launch:
-        cols, width = self.cols, self.tile.dense_cols
-        thread, across = f"threadIdx.x % {cols}", f",{self.across}" if self.across.value != 1 else ""
-        overhangs = self.tile.num_dense_cols % _adding_cols(self.tile) != 0
-        body = self.tile.fill(
-            _CUDA["add_pieces"],
-            block=ADDING_BLOCK,
-            column=f"blockIdx.y * {cols} + {thread}" if across else thread,
-            cols=cols,
-            groups=self.groups,
-            within=f"min(column, {self.last})" if overhangs else "column",
-            guard=f" || column >= {width}" if overhangs else "",
-        )
-        return Launch("add_pieces", f"max(1,num_split_rows){across}", ADDING_BLOCK, body)
-
-
-def _adding_cols(tile: DenseTile) -> int:
-    return min(LANES, 1 << (tile.num_dense_cols - 1).bit_length())
-
-
-def adding_of(tile: DenseTile) -> Adding:
-    """For the pieces of a tile's long rows."""
-    width, cols = tile.num_dense_cols, _adding_cols(tile)
-    overhangs, across = width % cols != 0, -(-width // cols)
-    meaning = f"min({LANES},N)" if cols == min(LANES, width) else str(cols)
-    return Adding(
-        tile,
-        cols=tile.fact("COLS", meaning, cols),
-        groups=tile.fact("ADDERS", f"{ADDING_BLOCK}//COLS", ADDING_BLOCK // cols),
-        across=tile.fact("ACROSS", "ceil_div(N,COLS)", across, exists=across > 1),
-        last=tile.fact("LAST", "N-1", width - 1, exists=overhangs),
+def added_pieces(tile: DenseTile) -> tuple[tuple[Launch, ...], tuple[Fact, ...]]:
+    """Where long rows are split: a block a long row, whose groups take every so many pieces, then join. And the facts
+    of it that the text holds, each behind what it follows from."""
+    if tile.choice.word("long_rows") != "split":
+        return (), ()
+    width = tile.num_dense_cols
+    most = min(LANES, 1 << (width - 1).bit_length())
+    overhangs, blocks = width % most != 0, -(-width // most)
+    cols = tile.fact("COLS", f"min({LANES},N)" if most == min(LANES, width) else str(most), most)
+    groups = tile.fact("ADDERS", f"{ADDING_BLOCK}//COLS", ADDING_BLOCK // most)
+    across = tile.fact("ACROSS", "ceil_div(N,COLS)", blocks, exists=blocks > 1)
+    last = tile.fact("LAST", "N-1", width - 1, exists=overhangs)
+    body = tile.fill(
+        _CUDA["add_pieces"],
+        block=ADDING_BLOCK,
+        column=f"blockIdx.y * {cols} + threadIdx.x % {cols}" if blocks > 1 else f"threadIdx.x % {cols}",
+        cols=cols,
+        groups=groups,
+        within=f"min(column, {last})" if overhangs else "column",
+        guard=f" || column >= {tile.dense_cols}" if overhangs else "",
     )
+    grid = "max(1,num_split_rows)" + (f",{across}" if blocks > 1 else "")
+    return (Launch("add_pieces", grid, ADDING_BLOCK, body),), (cols, groups, across, last)
 
 
 def _tiles_fit(choice: Choice) -> bool:
