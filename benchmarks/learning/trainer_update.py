@@ -30,7 +30,7 @@ from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
 from sparsesmith.policy.checkpoint import load_description
 from sparsesmith.policy.embedding import text_token_ids
-from sparsesmith.prompts.arrays import EncoderKind, prompt_inputs
+from sparsesmith.prompts.arrays import PROFILED, EncoderKind, prompt_inputs
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, Mismatch, Prompt, Sampled
 from sparsesmith_proto.reward import RewardRecord
 
@@ -39,11 +39,9 @@ DEVICE = DeviceDescription(
 )
 
 TOLD: Mapping[EncoderKind, Mapping[str, Any]] = {
-    "structural": {},
-    "sinusoidal": {},
-    "profiled": {"num_sms": 132, "copy_bandwidth_gbs": 4260.0},
+    kind: {"num_sms": 132, "copy_bandwidth_gbs": 4260.0} for kind in PROFILED
 }
-"""What prompts say of the device."""
+"""What prompts say of the device; those of other encoders say nothing."""
 
 
 def main() -> None:
@@ -102,7 +100,7 @@ def make_records(policy: Path, count: int) -> list[UsableRecord]:
         workload = asked.workload
         proposed = propose(asked.pattern, workload.operation, workload.element_type, workload.num_dense_cols, 10)
         program = proposed[3 * (number % 4)].program
-        prompt = Prompt(encoder=encoder, sample_seed=asked.sample_seed, architecture="sm_90", **TOLD[encoder])
+        prompt = Prompt(encoder=encoder, sample_seed=asked.sample_seed, architecture="sm_90", **TOLD.get(encoder, {}))
         token_ids = tuple(encode_program(tokenizer, program))
         sampled = Sampled(
             prompt=prompt,

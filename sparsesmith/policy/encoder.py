@@ -8,7 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sparsesmith.prompts.arrays import WINDOW_WIDTH, EncoderKind, PromptInputs, code_width, feature_names
+from sparsesmith.prompts.arrays import (
+    SINGLE_NONZEROS,
+    WINDOW_WIDTH,
+    EncoderKind,
+    PromptInputs,
+    code_width,
+    feature_names,
+)
 from sparsesmith.prompts.header import FIRST_HEADER_SIZES, HEADER_SIZES, rows_of_first_table
 
 NUM_FEATURE_TOKENS = 4
@@ -40,11 +47,13 @@ def collate(prompts: Sequence[PromptInputs]) -> PromptBatch:
 
 
 class MatrixEncoder(nn.Module):
-    """Header tokens, feature tokens (not sinusoidal) and matrix tokens, in that order.
+    """Header tokens, feature tokens (not of single nonzeros) and matrix tokens, in that order.
 
     `structural`: each window of rows pools its sampled nonzeros, after a small network, by mean and by maximum.
     `profiled`: the same, with the curve of row lengths, column reuse, dense columns and device among the features.
-    `sinusoidal`: one linear layer on e = [PE(row), PE(col)] of single nonzeros, as in SparseRL.
+    `features`, `blind`: networks of `profiled`, shown no nonzeros, and nothing of the matrix at all.
+    `sinusoidal`, `sinusoidal_1024`: one linear layer on e = [PE(row), PE(col)] of single nonzeros, as in SparseRL.
+    `min_max`, `raw_indices`: the same on row and column as shares of the matrix, and as they are.
     The output is scaled to the size of the language model's own embeddings (`embedding_rms`).
     """
 
@@ -56,7 +65,7 @@ class MatrixEncoder(nn.Module):
         self.register_load_state_dict_pre_hook(_make_room)  # type: ignore[no-untyped-call]
         offsets = torch.tensor([0, *HEADER_SIZES[:-1]]).cumsum(0)
         self.register_buffer("header_offsets", offsets, persistent=False)
-        if kind != "sinusoidal":
+        if kind not in SINGLE_NONZEROS:
             width = hidden // 2
             self.features = nn.Sequential(
                 nn.Linear(len(feature_names(kind)), hidden), nn.GELU(), nn.Linear(hidden, NUM_FEATURE_TOKENS * hidden)
@@ -73,12 +82,12 @@ class MatrixEncoder(nn.Module):
     @property
     def num_tokens_before_matrix(self) -> int:
         """Header and feature tokens."""
-        return len(HEADER_SIZES) + (0 if self.kind == "sinusoidal" else NUM_FEATURE_TOKENS)
+        return len(HEADER_SIZES) + (0 if self.kind in SINGLE_NONZEROS else NUM_FEATURE_TOKENS)
 
     def forward(self, batch: PromptBatch) -> Tensor:
         """Soft tokens, shape [batch, num_tokens_before_matrix + matrix tokens, hidden]."""
         parts = [self.header(batch.header_ids + self.get_buffer("header_offsets"))]
-        if self.kind != "sinusoidal":
+        if self.kind not in SINGLE_NONZEROS:
             parts.append(self.features(batch.features).unflatten(-1, (NUM_FEATURE_TOKENS, self.hidden)))
             parts.append(self.tokens(torch.cat([self._pool(batch), batch.windows], dim=-1)))
         else:

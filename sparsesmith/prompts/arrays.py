@@ -4,9 +4,9 @@ The same pattern, workload and prompt give the same arrays, bit for bit, in the 
 embeddings never travel.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,31 @@ from sparsesmith.prompts.header import header
 from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
     STRUCTURAL_WIDTH,
+    Codes,
     IntArray,
+    Nonzeros,
+    min_max_codes,
     nonzeros_at,
+    raw_codes,
     sinusoidal_codes,
     structural_codes,
 )
 from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
-EncoderKind = Literal["structural", "sinusoidal", "profiled"]
-ENCODER_KINDS: tuple[EncoderKind, ...] = ("structural", "sinusoidal", "profiled")
+EncoderKind = Literal[
+    "structural", "sinusoidal", "profiled", "features", "blind", "sinusoidal_1024", "min_max", "raw_indices"
+]
+ENCODER_KINDS: tuple[EncoderKind, ...] = get_args(EncoderKind)
 
-FEATURE_VERSIONS: Mapping[EncoderKind, int] = {"structural": 1, "sinusoidal": 1, "profiled": 2}
+FEATURE_VERSIONS: Mapping[EncoderKind, int] = {
+    **dict.fromkeys(ENCODER_KINDS, 1),
+    **dict.fromkeys(("profiled", "features", "blind"), 2),
+}
 """Of what each kind is shown. Rises whenever names or meanings change: a policy is bound to one version."""
+
+PROFILED: frozenset[EncoderKind] = frozenset({"profiled", "features", "blind"})
+"""These have all features in the same order; `features` shows no nonzeros beside them, and `blind` zeros instead of
+what follows from the matrix, so that it says what is asked for and nothing else."""
 
 NUM_WINDOWS = 64
 """Matrix tokens of the structural encoder: windows of consecutive rows."""
@@ -41,8 +54,26 @@ POINTS_PER_WINDOW = 32
 BALANCED_WINDOWS = 16
 """Windows, of all, that are placed evenly over the nonzeros instead of evenly over the rows: they find heavy rows."""
 WINDOW_WIDTH = 9
-NUM_SINUSOIDAL_NONZEROS = 128
-"""Matrix tokens of the sinusoidal encoder: a nonzero each."""
+
+
+@dataclass(frozen=True)
+class SingleNonzeros:
+    """Matrix tokens that are a nonzero each."""
+
+    count: int
+    """Tokens."""
+    width: int
+    """Of a code."""
+    codes: Callable[[Pattern, Nonzeros], Codes]
+
+
+SINGLE_NONZEROS: Mapping[EncoderKind, SingleNonzeros] = {
+    "sinusoidal": SingleNonzeros(128, 2 * SINUSOIDAL_WIDTH, lambda _, nonzeros: sinusoidal_codes(nonzeros)),
+    "sinusoidal_1024": SingleNonzeros(1024, 2 * SINUSOIDAL_WIDTH, lambda _, nonzeros: sinusoidal_codes(nonzeros)),
+    "min_max": SingleNonzeros(128, 2, min_max_codes),
+    "raw_indices": SingleNonzeros(128, 2, lambda _, nonzeros: raw_codes(nonzeros)),
+}
+"""SparseRL's embedding and what its ablation compares it with. All other kinds show windows of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +84,7 @@ class PromptInputs:
     header_ids: IntArray
     """Operation, element type, bucket of num_dense_cols, architecture: shape [4], each below its HEADER_SIZES."""
     features: npt.NDArray[np.float32]
-    """In the order of `feature_names`; the sinusoidal encoder does not look at them."""
+    """In the order of `feature_names`; encoders of single nonzeros do not look at them."""
     points: npt.NDArray[np.float32]
     """Codes of sampled nonzeros, shape [matrix tokens, points a token, code width]."""
     mask: npt.NDArray[np.bool_]
@@ -74,7 +105,7 @@ def prompt_inputs(pattern: Pattern, workload: Workload, prompt: Prompt) -> Promp
         )
     header_ids = header(workload.operation, workload.element_type, workload.num_dense_cols, prompt.architecture)
     features = pattern_features(pattern, kind)
-    if kind == "profiled":
+    if kind in PROFILED:
         device = prompt.num_sms, prompt.copy_bandwidth_gbs
         circumstances = circumstance_features(workload.num_dense_cols, workload.element_type, *device)
         features = np.concatenate([features, circumstances])
@@ -83,13 +114,15 @@ def prompt_inputs(pattern: Pattern, workload: Workload, prompt: Prompt) -> Promp
 
 def pattern_features(pattern: Pattern, encoder: EncoderKind) -> npt.NDArray[np.float32]:
     """The features that follow from the matrix alone, which come first."""
+    if encoder == "blind":
+        return np.zeros(len(FEATURE_NAMES) + len(PROFILE_NAMES), np.float32)
     features = structural_features(pattern)
-    return np.concatenate([features, profile_features(pattern)]) if encoder == "profiled" else features
+    return np.concatenate([features, profile_features(pattern)]) if encoder in PROFILED else features
 
 
 def feature_names(encoder: EncoderKind) -> tuple[str, ...]:
     """Of all features, in order."""
-    return (*FEATURE_NAMES, *PROFILE_NAMES, *CIRCUMSTANCE_NAMES) if encoder == "profiled" else FEATURE_NAMES
+    return (*FEATURE_NAMES, *PROFILE_NAMES, *CIRCUMSTANCE_NAMES) if encoder in PROFILED else FEATURE_NAMES
 
 
 def matrix_inputs(
@@ -105,19 +138,29 @@ def matrix_inputs(
     match encoder:
         case "structural" | "profiled":
             points, mask, windows = _window_tokens(pattern, generator)
-        case "sinusoidal":
-            points, mask, windows = _nonzero_tokens(pattern, generator)
+        case "features" | "blind":
+            points, mask, windows = _no_tokens()
+        case _:
+            points, mask, windows = _nonzero_tokens(pattern, generator, SINGLE_NONZEROS[encoder])
     return PromptInputs(encoder, header_ids, features, points, mask, windows, parent)
 
 
 def code_width(encoder: EncoderKind) -> int:
     """Numbers that describe one sampled nonzero."""
-    return 2 * SINUSOIDAL_WIDTH if encoder == "sinusoidal" else STRUCTURAL_WIDTH
+    return SINGLE_NONZEROS[encoder].width if encoder in SINGLE_NONZEROS else STRUCTURAL_WIDTH
 
 
-def _window_tokens(
-    pattern: Pattern, generator: np.random.Generator
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32]]:
+MatrixTokens = tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32]]
+"""Points, mask and windows, as in PromptInputs."""
+
+
+def _no_tokens() -> MatrixTokens:
+    """Windows that nothing is known of."""
+    points = np.zeros((NUM_WINDOWS, POINTS_PER_WINDOW, STRUCTURAL_WIDTH), np.float32)
+    return points, np.zeros(points.shape[:2], np.bool_), np.zeros((NUM_WINDOWS, WINDOW_WIDTH), np.float32)
+
+
+def _window_tokens(pattern: Pattern, generator: np.random.Generator) -> MatrixTokens:
     first_rows = _window_rows(pattern, generator)
     last_rows = np.minimum(first_rows + WINDOW_ROWS, pattern.num_rows)
     begin = pattern.row_offsets[first_rows].astype(np.int64)
@@ -172,20 +215,20 @@ def _window_codes(pattern: Pattern, first_rows: IntArray, last_rows: IntArray) -
     return np.stack(codes, axis=-1).astype(np.float32)
 
 
-def _nonzero_tokens(
-    pattern: Pattern, generator: np.random.Generator
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32]]:
+def _nonzero_tokens(pattern: Pattern, generator: np.random.Generator, shown: SingleNonzeros) -> MatrixTokens:
     """Nonzeros sampled evenly over the pattern, in its order, one to a token."""
-    count = min(NUM_SINUSOIDAL_NONZEROS, pattern.nnz)
-    positions = np.zeros(NUM_SINUSOIDAL_NONZEROS, np.int64)
+    count = min(shown.count, pattern.nnz)
+    positions = np.zeros(shown.count, np.int64)
     positions[:count] = ((np.arange(count) + generator.random(count)) / count * pattern.nnz).astype(np.int64)
-    codes = sinusoidal_codes(nonzeros_at(pattern, np.minimum(positions, pattern.nnz - 1)))
-    mask = np.arange(NUM_SINUSOIDAL_NONZEROS) < count
-    windows = np.zeros((NUM_SINUSOIDAL_NONZEROS, WINDOW_WIDTH), np.float32)
+    codes = shown.codes(pattern, nonzeros_at(pattern, np.minimum(positions, pattern.nnz - 1)))
+    mask = np.arange(shown.count) < count
+    windows = np.zeros((shown.count, WINDOW_WIDTH), np.float32)
     return (codes * mask[:, None])[:, None, :], mask[:, None], windows
 
 
 __all__ = [
+    "PROFILED",
+    "SINGLE_NONZEROS",
     "WINDOW_WIDTH",
     "EncoderKind",
     "PromptInputs",

@@ -52,6 +52,17 @@ def sinusoidal_codes(nonzeros: Nonzeros) -> Codes:
     return np.concatenate([sinusoidal(nonzeros.rows), sinusoidal(nonzeros.cols)], axis=-1)
 
 
+def min_max_codes(pattern: Pattern, nonzeros: Nonzeros) -> Codes:
+    """Row and column, each from 0 to 1 over the matrix: shape [..., 2]. The max-min variant of SparseRL's ablation."""
+    shares = nonzeros.rows / max(pattern.num_rows - 1, 1), nonzeros.cols / max(pattern.num_cols - 1, 1)
+    return np.stack(shares, axis=-1).astype(np.float32)
+
+
+def raw_codes(nonzeros: Nonzeros) -> Codes:
+    """Row and column as they are, in units of 65,536, which half precision holds: shape [..., 2]. Likewise."""
+    return (np.stack([nonzeros.rows, nonzeros.cols], axis=-1) / 2**16).astype(np.float32)
+
+
 def structural_codes(pattern: Pattern, nonzeros: Nonzeros) -> Codes:
     """Shape [..., STRUCTURAL_WIDTH]; every number lies in about -2 to 2."""
     rows, cols = nonzeros.rows, nonzeros.cols

@@ -90,7 +90,7 @@ def test_a_folder_for_other_features_is_refused(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"encoder": "profiled", "feature_version": 1}, "profiled features of version 1, these are of version 2"),
-        ({"encoder": "portrait"}, "an encoder 'portrait' .known: structural, sinusoidal, profiled"),
+        ({"encoder": "portrait"}, "an encoder 'portrait' .known: structural, sinusoidal, profiled,"),
     ],
 )
 def test_a_folder_of_another_encoder_is_refused_by_name(

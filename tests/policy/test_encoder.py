@@ -39,7 +39,12 @@ def make_encoder(kind: EncoderKind = "structural") -> MatrixEncoder:
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokens"), [("structural", 4 + 4 + 64), ("profiled", 4 + 4 + 64), ("sinusoidal", 4 + 128)]
+    ("kind", "tokens"),
+    [
+        *((kind, 4 + 4 + 64) for kind in ("structural", "profiled", "features", "blind")),
+        *((kind, 4 + 128) for kind in ("sinusoidal", "min_max", "raw_indices")),
+        ("sinusoidal_1024", 4 + 1024),
+    ],
 )
 def test_soft_tokens_have_the_size_of_word_embeddings(kind: EncoderKind, tokens: int) -> None:
     soft = make_encoder(kind)(collate([make_inputs(kind), make_inputs(kind, seed=1)]))

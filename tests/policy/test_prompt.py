@@ -8,18 +8,23 @@ from hypothesis import strategies as st
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.prompts.arrays import (
-    NUM_SINUSOIDAL_NONZEROS,
+    ENCODER_KINDS,
     NUM_WINDOWS,
+    SINGLE_NONZEROS,
+    EncoderKind,
     PromptInputs,
     code_width,
     prompt_inputs,
 )
+from sparsesmith.prompts.circumstances import CIRCUMSTANCE_NAMES
 from sparsesmith.prompts.header import HEADER_SIZES, header
 from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
     STRUCTURAL_WIDTH,
     contains,
+    min_max_codes,
     nonzeros_at,
+    raw_codes,
     sinusoidal,
     structural_codes,
 )
@@ -46,17 +51,17 @@ def arrays(inputs: PromptInputs) -> list[np.ndarray]:
     return [inputs.header_ids, inputs.features, inputs.points, inputs.mask, inputs.windows]
 
 
-@pytest.mark.parametrize("encoder", ["structural", "sinusoidal"])
+@pytest.mark.parametrize("encoder", ENCODER_KINDS)
 def test_the_same_prompt_gives_the_same_arrays(encoder: str) -> None:
     first, second = inputs_of(make_pattern(), encoder=encoder), inputs_of(make_pattern(), encoder=encoder)
     assert all(np.array_equal(one, other) for one, other in zip(arrays(first), arrays(second), strict=True))
 
 
-@pytest.mark.parametrize("encoder", ["structural", "sinusoidal"])
+@pytest.mark.parametrize("encoder", [each for each in ENCODER_KINDS if each not in ("features", "blind")])
 def test_another_seed_shows_other_nonzeros_and_the_same_features(encoder: str) -> None:
     first, second = (
-        inputs_of(make_pattern(), encoder=encoder),
-        inputs_of(make_pattern(), encoder=encoder, sample_seed=8),
+        inputs_of(make_pattern(nnz=3000), encoder=encoder),
+        inputs_of(make_pattern(nnz=3000), encoder=encoder, sample_seed=8),
     )
     assert np.array_equal(first.features, second.features)
     assert not np.array_equal(first.points, second.points)
@@ -73,13 +78,13 @@ def test_a_text_prompt_has_no_arrays() -> None:
     num_cols=st.integers(1, 300),
     nnz=st.integers(1, 2000),
     seed=st.integers(0, 2**31),
-    encoder=st.sampled_from(["structural", "sinusoidal"]),
+    encoder=st.sampled_from([each for each in ENCODER_KINDS if each not in ("features", "blind")]),
 )
 def test_any_pattern_gives_finite_bounded_arrays_of_fixed_shape(
-    num_rows: int, num_cols: int, nnz: int, seed: int, encoder: str
+    num_rows: int, num_cols: int, nnz: int, seed: int, encoder: EncoderKind
 ) -> None:
     inputs = inputs_of(make_pattern(num_rows, num_cols, nnz, seed), encoder=encoder, sample_seed=seed)
-    tokens = NUM_WINDOWS if encoder == "structural" else NUM_SINUSOIDAL_NONZEROS
+    tokens = SINGLE_NONZEROS[encoder].count if encoder in SINGLE_NONZEROS else NUM_WINDOWS
     assert inputs.points.shape == (tokens, inputs.mask.shape[1], code_width(inputs.encoder))
     assert np.isfinite(inputs.points).all() and np.abs(inputs.points).max() <= 5
     assert np.isfinite(inputs.windows).all() and np.abs(inputs.windows).max() <= 5
@@ -101,6 +106,33 @@ def test_sinusoidal_codes_are_those_of_the_paper() -> None:
     rates = 10000.0 ** (-np.arange(0, SINUSOIDAL_WIDTH, 2) / SINUSOIDAL_WIDTH)
     assert np.allclose(code[0::2], np.sin(3 * rates), atol=1e-6)
     assert np.allclose(code[1::2], np.cos(3 * rates), atol=1e-6)
+
+
+def test_coordinates_are_shown_as_shares_of_the_matrix_or_as_they_are() -> None:
+    pattern = pattern_from_indices(101, 201, np.array([0, 50, 100]), np.array([200, 100, 0]))
+    nonzeros = nonzeros_at(pattern, np.arange(3))
+    assert np.allclose(min_max_codes(pattern, nonzeros), np.array([[0, 1], [0.5, 0.5], [1, 0]]))
+    assert np.array_equal(raw_codes(nonzeros) * 2**16, [[0, 200], [50, 100], [100, 0]])
+    corner = pattern_from_indices(1, 1, np.array([0]), np.array([0]))
+    assert np.array_equal(min_max_codes(corner, nonzeros_at(corner, np.zeros(1, np.int64))), [[0, 0]])
+
+
+def test_what_is_blind_is_told_what_is_asked_for_and_nothing_of_the_matrix() -> None:
+    one, other = (inputs_of(make_pattern(seed=seed), encoder="blind") for seed in (0, 1))
+    assert all(np.array_equal(mine, its) for mine, its in zip(arrays(one), arrays(other), strict=True))
+    assert np.array_equal(one.header_ids, inputs_of(make_pattern(), encoder="profiled").header_ids)
+    assert np.array_equal(one.features[-len(CIRCUMSTANCE_NAMES) :], features_of("profiled")[-len(CIRCUMSTANCE_NAMES) :])
+    assert not one.features[: -len(CIRCUMSTANCE_NAMES)].any()
+
+
+def test_features_alone_are_those_of_the_profile() -> None:
+    assert np.array_equal(features_of("features"), features_of("profiled"))
+    shown = inputs_of(make_pattern(), encoder="features")
+    assert not shown.mask.any() and not shown.points.any() and not shown.windows.any()
+
+
+def features_of(encoder: EncoderKind) -> np.ndarray:
+    return inputs_of(make_pattern(), encoder=encoder).features
 
 
 def test_contains_agrees_with_the_dense_matrix() -> None:

@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from services.evaluator.settings import EvaluatorSettings
-from services.trainer.course.arms import ARMS, Arm
+from services.trainer.course.arms import ARMS, Arm, shown_as
 from services.trainer.settings import TrainerSettings
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.policy.embedding import load_embedder
+from sparsesmith.prompts.arrays import prompt_inputs
+from sparsesmith_proto.kernel import Prompt, Workload
 
 COMPARED = {name: arm for name, arm in ARMS.items() if name not in ("rloo", "start")}
 
@@ -23,7 +28,7 @@ def test_an_arm_sets_what_there_is_to_other_values_than_the_defaults(arm: Arm, t
 
 
 def test_no_two_arms_are_the_same() -> None:
-    told = [(dict(arm.trainer), dict(arm.evaluator), arm.family_candidates) for arm in COMPARED.values()]
+    told = [(dict(arm.trainer), dict(arm.evaluator), arm.family_candidates, arm.encoder) for arm in COMPARED.values()]
     assert all(told.count(each) == 1 for each in told)
 
 
@@ -31,3 +36,21 @@ def test_who_imitates_the_families_finds_has_them_searched_and_told() -> None:
     arm = ARMS["imitation"]
     assert arm.family_candidates > 0 and arm.evaluator == {"TELLS_OF_ALL": "true"}
     assert float(arm.trainer["IMITATION_SHARE"]) == 0.15
+
+
+def test_the_blind_arm_has_the_policys_weights_and_sees_no_matrix(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "models" / "sparsesmith-28m"
+    blind = shown_as(shipped, "blind", tmp_path / "blind")
+    assert shown_as(shipped, "blind", blind) == blind, "a course that goes on finds it"
+    same = ("model-00001-of-00004.safetensors", "encoder.safetensors", "tokenizer.json")
+    assert all((blind / name).read_bytes() == (shipped / name).read_bytes() for name in same)
+    one, other = (pattern_from_indices(9, 9, [0, row], [row, row]) for row in (3, 8))
+
+    def seen(folder: Path, pattern: Pattern) -> torch.Tensor:
+        embedder = load_embedder(folder)
+        prompt = Prompt(encoder=embedder.encoder.kind, sample_seed=1, architecture="sm_90")
+        asked = Workload(pattern=pattern.digest, operation="spmv", element_type="float32", num_dense_cols=1)
+        return embedder.embed([prompt_inputs(pattern, asked, prompt)])[0]
+
+    assert torch.equal(seen(blind, one), seen(blind, other))
+    assert not torch.equal(seen(shipped, one), seen(shipped, other))

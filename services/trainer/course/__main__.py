@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from services.trainer.course import curves
-from services.trainer.course.arms import ARMS
+from services.trainer.course.arms import ARMS, Arm, shown_as
 from services.trainer.course.course import CourseOptions, run_course
 from services.trainer.course.lessons import packed_lessons
 from sparsesmith.errors import InvalidOption, SparsesmithError
@@ -44,7 +44,7 @@ def _learn(options: argparse.Namespace) -> None:
     arm, seconds = ARMS[options.arm], 0.0 if options.arm == "start" else 60 * options.minutes
     course = CourseOptions(
         state=options.state,
-        policy=options.policy,
+        policy=_policy(options, arm),
         arm=options.arm,
         settings=arm.trainer,
         family_candidates=arm.family_candidates,
@@ -62,6 +62,12 @@ def _learn(options: argparse.Namespace) -> None:
         changes=dict(_setting(each) for each in options.set),
     )
     _tell(run_course(course, lessons, probes))
+
+
+def _policy(options: argparse.Namespace, arm: Arm) -> Path:
+    """Where the course begins."""
+    path: Path = options.policy
+    return path if arm.encoder is None else shown_as(path, arm.encoder, options.state / f"shown-{arm.encoder}")
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -1,7 +1,12 @@
 """What is compared: settings by name, each against the default."""
 
+import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparsesmith.prompts.arrays import FEATURE_VERSIONS, EncoderKind
 
 
 @dataclass(frozen=True)
@@ -14,6 +19,8 @@ class Arm:
     """Of the evaluators."""
     family_candidates: int = 0
     """Candidates of the kernel families that are graded of each lesson, once, before its first samples."""
+    encoder: EncoderKind | None = None
+    """What the policy is shown; None: as it was taught."""
 
 
 LONG_STEPS = {"PROGRAM_KL_LIMIT": "0.5", "MATRIX_RATE": "0.0002", "OTHER_RATE": "0.00006"}
@@ -42,10 +49,24 @@ ARMS: Mapping[str, Arm] = {
     "groups-alone": Arm({**PPO, "GROUP_SHARE": "1"}),
     "imitation": Arm({"IMITATION_SHARE": "0.15"}, {"TELLS_OF_ALL": "true"}, family_candidates=32),
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
+    "blind": Arm(encoder="blind"),
     "start": Arm(),
 }
-"""`rloo` is what a trainer does by default, and what `paper`, `improvement` and `imitation` change one thing of;
-`best-of-4`, `lambda` and `groups-alone` are of PPO. `start` is judged and learns nothing. `fast`: longer steps.
+"""`rloo` is what a trainer does by default; `paper`, `improvement`, `imitation` and `blind` change one thing of it,
+`best-of-4`, `lambda` and `groups-alone` one of PPO. `start` is judged and learns nothing. `fast`: longer steps.
 `ppo-taught`: its critic begins as what was taught on measured programs. `lambda-0.95` is the credit of old,
 `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation` learns from what
-the families find, `own-imitation` from the policy's own finds."""
+the families find, `own-imitation` from the policy's own finds. `blind` is shown nothing of any matrix."""
+
+
+def shown_as(policy: Path, encoder: EncoderKind, folder: Path) -> Path:
+    """A copy of a policy whose weights see what another encoder shows. The two must have the same networks."""
+    if not folder.exists():
+        partial = folder.with_name(folder.name + ".part")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(policy, partial)
+        description = json.loads((partial / "policy.json").read_text(encoding="utf-8"))
+        changed = {"encoder": encoder, "feature_version": FEATURE_VERSIONS[encoder]}
+        (partial / "policy.json").write_text(json.dumps(description | changed, indent=2) + "\n", encoding="utf-8")
+        partial.rename(folder)
+    return folder

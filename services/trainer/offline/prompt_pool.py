@@ -16,7 +16,14 @@ from torch import Tensor
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.profile import CURVE_NAMES
 from sparsesmith.policy.encoder import PromptBatch, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, feature_names, matrix_inputs, pattern_features
+from sparsesmith.prompts.arrays import (
+    PROFILED,
+    EncoderKind,
+    PromptInputs,
+    feature_names,
+    matrix_inputs,
+    pattern_features,
+)
 from sparsesmith.prompts.circumstances import CIRCUMSTANCE_NAMES, circumstance_features
 from sparsesmith.prompts.header import header
 from sparsesmith_proto.message import ElementType
@@ -95,7 +102,7 @@ class PromptPool:
         rows = torch.tensor([self._rows[name] * self._samples + int(s) for name, s in zip(names, samples, strict=True)])
         rows = rows.to(self._features.device)
         features = self._features[rows]
-        if self._kind == "profiled":
+        if self._kind in PROFILED:
             circumstances = torch.stack([each.circumstances for each in asked]).to(rows.device)
             features = torch.cat([features, circumstances], dim=1)
         prompts = PromptBatch(
