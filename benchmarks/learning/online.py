@@ -102,6 +102,7 @@ def keep(options: argparse.Namespace) -> Path:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m services.trainer.course; python -m benchmarks.learning.online keep",
         "course": {key: value for key, value in course.items() if key not in ("lessons", "probes", "policy")},
+        "policy": _name_of(Path(course["policy"])),
         "lesson_kinds": sorted({name.partition(":")[2] for name in course["lessons"]} - {""}),
         "evaluators": next((each["evaluators"] for each in ledger.events("began")[::-1] if "evaluators" in each), None),
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
@@ -121,6 +122,12 @@ def keep(options: argparse.Namespace) -> Path:
     path: Path = folder / f"online-{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def _name_of(policy: Path) -> str:
+    """As its description says; of one that is not there, its folder's."""
+    description = policy / "policy.json"
+    return str(json.loads(description.read_text(encoding="utf-8"))["name"]) if description.exists() else policy.name
 
 
 def _graded_within(graded: Sequence[Mapping[str, Any]], seconds: float) -> int:

@@ -41,6 +41,7 @@ POLICIES_INTRO = (
     "Two policies that learned nothing online, judged alike: fresh samples on the core validation matrices (spmv float32 and float64, spmm with 32 columns). Intervals: 95 % over "
     "workloads, and judgements of either."
 )
+SHIPPED = "sparsesmith-28m"
 KINDS_BEFORE = 3
 """Kinds of lessons of courses that did not keep them."""
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
@@ -155,7 +156,7 @@ def version_table(courses: Sequence[Json]) -> list[str]:
         told, jobs = each["vetted"], each["jobs"]
         idle = [f"{1 - share:.0%}" for name, share in sorted(each["shares"].items()) if name.startswith("gpu_")]
         cells = [
-            each["arm"],
+            _arm_of(each),
             str(each["seed"]),
             f"{each['versions'].get('accepted', 0)}, {each['versions'].get('refused', 0)}",
             *(
@@ -174,6 +175,12 @@ def version_table(courses: Sequence[Json]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines if kept else []
+
+
+def _arm_of(course: Json) -> str:
+    """And where it began, if that is not the policy that ships."""
+    policy = course.get("policy", SHIPPED)
+    return str(course["arm"] if policy == SHIPPED else f"{course['arm']}, from {policy}")
 
 
 def _middle_and_most(versions: Sequence[Mapping[str, Any]], name: str, digits: int) -> str:
@@ -219,7 +226,7 @@ def course_table(courses: Sequence[Json]) -> list[str]:
         change, first, last = each["against_start"], each["judgements"][0]["figures"], each["judgements"][-1]["figures"]
         waits = ", ".join(f"{each['shares'].get(part, 0):.0%}" for part in PARTS)
         cells = [
-            each["arm"],
+            _arm_of(each),
             str(each["seed"]),
             f"{each['learned_s']:.0f}",
             str(len(each["updates"])),

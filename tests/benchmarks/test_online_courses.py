@@ -35,7 +35,7 @@ def make_state(state: Path, arm: str, *judged_s: float, seed: int = 0, **began: 
         "settings": {},
         "seed": seed,
         "batch": [16, 32, 2],
-        "policy": "p",
+        "policy": "models/sparsesmith-28m",
         "lessons": ["m0", "m1:spmv:float32:1", "m2:spmv:float32:1"],
         "probes": [],
     }
@@ -85,6 +85,19 @@ def test_of_a_course_that_was_judged_before_it_learned_the_change_is_kept(tmp_pa
     assert told["evaluators"] is None, "of a folder from before this was written"
 
 
+def test_where_a_course_began_is_told_unless_it_is_what_ships(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", "ppo", 0.0, 20.0)
+    course = json.loads((state / "course.json").read_text())
+    (tmp_path / "under").mkdir()
+    for description, name in ((None, "under"), ({"name": "pretrained"}, "pretrained")):
+        if description is not None:
+            (tmp_path / "under" / "policy.json").write_text(json.dumps(description))
+        (state / "course.json").write_text(json.dumps(course | {"policy": str(tmp_path / "under")}))
+        told = kept(state, tmp_path)
+        assert told["policy"] == name
+        assert f"| ppo, from {name} |" in table([told], tmp_path)
+
+
 def test_a_course_that_was_given_more_minutes_has_no_start_of_its_own(tmp_path: Path) -> None:
     assert kept(make_state(tmp_path / "state", "ppo", 10.0, 20.0), tmp_path)["against_start"] == {}
 
@@ -103,6 +116,7 @@ def test_courses_that_were_judged_once_or_not_at_all_are_told_and_drawn(tmp_path
     courses = read(tmp_path / "h200")
     first, second = table(courses, tmp_path).split("\n\n")
     assert [line.split(" ")[1] for line in first.splitlines()[2:]] == ["expert"]
+    assert "expert, from" not in first
     assert [line.split(" ")[1] for line in second.splitlines()[2:]] == ["start", "ppo"]
     drawn = Path(plot(courses, tmp_path)).read_text(encoding="utf-8")
     assert "ppo, 20 s, 01234567" in drawn
