@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from benchmarks.report.at_once import builder_lines, determinism_lines, http_lines, instant_lines
+from benchmarks.report.encoders import ENCODERS, encoder_lines
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.policy import ENGINE, EQUAL_SECONDS, equal_seconds_lines, rate_lines
 from benchmarks.report.results import Json
@@ -52,6 +53,7 @@ EVIDENCE = {
         "Leave one out: how much slower, in geometric mean, the best recorded program would be without a family. Families "
         "whose parameters cover another's programs hide each other's worth.",
     ),
+    "encoders": ("What a policy is shown of a matrix", ENCODERS),
     "equal_seconds": ("Policy and mutators at equal seconds", EQUAL_SECONDS),
     "engine_rate": ("Tokens a second", ENGINE),
     "throughput": (
@@ -341,10 +343,13 @@ def services(results: Iterable[Json]) -> list[str]:
 
 
 def _is_measured(result: Json) -> bool:
-    """Estimates of the interpreter, and calls of a driver that does nothing, are not shown."""
+    """Estimates of the interpreter, and calls of a driver that does nothing, are not shown; nor is a comparison of encoders
+    from before its file had rows."""
     device = result.get("device")
     if result.get("kind") == "operator_calls":
         return "python_us_a_call" in result
+    if result.get("kind") == "encoders" and "rows" not in result:
+        return False
     return not isinstance(device, dict) or device.get("kind") == "cuda"
 
 
@@ -377,6 +382,7 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "mutator_worth": _mutator_worth,
     "edits": _edits,
     "strategy_worth": _worth,
+    "encoders": encoder_lines,
     "equal_seconds": equal_seconds_lines,
     "engine_rate": rate_lines,
     "fixed_values": _fixed_values,

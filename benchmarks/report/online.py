@@ -27,7 +27,7 @@ VERSIONS_INTRO = (
 )
 SEEDS_INTRO = (
     "Courses that were judged once, when their seconds were over, an arm a line. They are compared with pooled starts: judgements of the shipped policy (courses of the "
-    "arm start, which learn nothing) of the same commit on the same device. Of each workload that all of a comparison's courses have, the mean over an arm's seeds less the mean over "
+    "arm start, which learn nothing, and of those that were judged before they learned) of the same commit on the same device. Of each workload that all of a comparison's courses have, the mean over an arm's seeds less the mean over "
     "the start's; then the mean over workloads. PPO and RLOO over an arm likewise: of the same seconds and settings. Intervals: 95 %, by a bootstrap that draws workloads, and of either side "
     "its seeds; a draw of three seeds is narrower than what three more would show, and one seed's interval is of workloads alone. Samples graded a second: those that were "
     "graded before the seconds were over. Such a course learns on a stack that no judgement has warmed up. A workload on which two starts lie more than a doubling apart is left "
@@ -327,8 +327,15 @@ Made = tuple[str, str, float, str]
 def _steady(courses: Sequence[Json]) -> list[Json]:
     """Those that were judged once, without the workloads of their commit and device whose starts say nothing: `left_out`."""
     once = [each for each in courses if _is_judged_once(each)]
+    once += [_start_of(each) for each in courses if each["against_start"] and each.get("policy") == SHIPPED]
     unsteady = {place: unsteady_workloads(found) for place, found in _starts_of(once).items()}
     return [_without(unsteady.get(_place(each), []), each) for each in once]
+
+
+def _start_of(course: Json) -> Json:
+    """What a course that was judged before it learned says of the start: as much as one that learns nothing."""
+    first = {"arm": "start", "judged": course["judged"][:1], "judgements": course["judgements"][:1]}
+    return {**course, **first, "against_start": {}, "learned_s": 0.0}
 
 
 def _starts_of(courses: Iterable[Json]) -> defaultdict[tuple[str, str], list[Json]]:

@@ -54,9 +54,6 @@ class EvaluationJob(Message):
     """Whether the report shall hold the PTX of the candidates that passed."""
     profiles: bool = Field(default=False, exclude_if=lambda asked: not asked)
     """Whether it shall say what they do with the device."""
-    finals: bool = Field(default=True, exclude_if=bool)
-    """Whether the fastest are timed again at length, in turns with the best routine. Without, every time is brief:
-    good to a few per cent, which is enough for a mean over many programs."""
 
 
 class LineWork(Message):

@@ -101,9 +101,8 @@ def grade_batch(
             if job.profiles and isinstance(outcome, Passed):
                 profiles[each.candidate.program] = profile_of(each, workbench, ahead)
     inspect_finalists(race, means, candidates)
-    if job.finals:
-        with suppress(BudgetSpent), stages.of("finals"):  # The brief times stay.
-            outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
+    with suppress(BudgetSpent), stages.of("finals"):  # The brief times stay.
+        outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
     with stages.of("inspections"):
         outcomes |= inspected(outcomes, means.inspections.found(min(patience_s(candidates), allowance.left_s)))
     if job.workload.deterministic:

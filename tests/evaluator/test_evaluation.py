@@ -136,13 +136,6 @@ def test_what_is_clearly_slower_than_the_best_of_the_search_is_not_timed_at_leng
         assert timed_at_length(report) == at_length, best_us
 
 
-def test_a_job_may_do_without_long_times(process: DeviceProcess, compiler: Compiler) -> None:
-    report = grade(make_job("right 5", "right 5.1").model_copy(update={"finals": False}), process, compiler)
-    assert timed_at_length(report) == [False, False]
-    assert "finals" not in report.stages_ms
-    assert report.baselines == BASELINES
-
-
 def test_evaluations_come_in_the_order_of_the_candidates_and_equal_texts_share_an_outcome(
     process: DeviceProcess, compiler: Compiler
 ) -> None:

@@ -52,12 +52,9 @@ class Graders:
         self.num_graded = 0
         self.works: set[int | None] = set()
         """Of the jobs, by which their queue orders them."""
-        self.finals: set[bool] = set()
-        """Whether jobs asked for times at length."""
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
         self.works.add(job.work)
-        self.finals.add(job.finals)
         await self.answering.wait()
         self.num_graded += len(job.candidates)
         report = report_for(job, make_passed(make_timing(5)))
@@ -351,7 +348,6 @@ def test_equal_texts_are_graded_once(rig: Rig) -> None:
     texts = 64 * 5
     assert 0 < rig.evaluators.num_graded <= texts
     assert rig.evaluators.works == {0}  # Before batches that wait: all learning waits for the verdict.
-    assert rig.evaluators.finals == {False}  # A mean over many programs needs no long times, and they cost most.
 
 
 def test_without_an_answer_of_the_evaluators_a_version_waits_and_the_last_good_one_goes_on(

@@ -204,7 +204,6 @@ class Canary:
             ),
             budget_s=self.options.verdict_s,
             work=AT_ONCE,
-            finals=False,
         )
         report = await self._evaluations.grade(job)
         if any(_was_not_reached(each, job) for each in report.evaluations):

@@ -19,8 +19,8 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 
-EDITION = 3
-"""Of the formulas below, and of how programs are timed: probes of different editions do not compare."""
+EDITION = 2
+"""Of the formulas below: probes of different editions do not compare."""
 
 IntArray = npt.NDArray[np.int64]
 

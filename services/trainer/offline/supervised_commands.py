@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer
 
 from services.trainer.offline.example_file import read_examples
@@ -140,6 +141,7 @@ def _start(options: argparse.Namespace) -> _Start:
         raise SystemExit("--pretrained needs --tokenizer")
     tokenizer, weights = load_tokenizer(path), sorted(folder.glob("*.safetensors"))
     if own is None:
+        torch.manual_seed(options.seed)
         networks = fresh_networks(folder, options.encoder)
         return _Start(networks, tokenizer, _pretraining_report(folder), (path, *weights))
     if tokenizer.to_str() != load_tokenizer(own).to_str():
