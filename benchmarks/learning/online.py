@@ -28,7 +28,7 @@ import scipy.sparse
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.intervals import mean_interval
-from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
+from benchmarks.report.online import SHIPPED, by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
@@ -223,36 +223,48 @@ def table(results: Sequence[Json], folder: Path) -> str:
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:
-    """Judgements over seconds of learning, a panel a figure, a line an arm, commit and length of course that was judged;
-    points are seeds. The line of courses that were judged once begins at the mean of the starts of their commit."""
+    """Judgements over seconds of learning: a row a commit, a panel a figure, a line an arm and length of course; points are
+    seeds. The line of courses that were judged once begins at the mean of all that was judged before it learned, of their
+    commit. Courses that did not begin at the policy that ships lie elsewhere, and are in the table alone."""
     import matplotlib
     from matplotlib.figure import Figure
 
+    shown = [each for each in results if each["judgements"] and each.get("policy", SHIPPED) == SHIPPED]
+    learned = [each for each in shown if each["arm"] != "start"]
+    commits = list(dict.fromkeys(each["commit"] for each in sorted(learned, key=lambda course: course["date"])))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(12, 3.0), layout="constrained")
-        panels = figure.subplots(1, len(SHOWN))
-        lines: defaultdict[str, list[Json]] = defaultdict(list)
-        starts: defaultdict[str, list[Json]] = defaultdict(list)
-        for each in results:
-            if each["arm"] == "start":
-                starts[each["commit"]].append(each)
-            if each["judgements"]:
-                lines[f"{each['arm']}, {each['learned_s']:.0f} s, {each['commit'][:8]}"].append(each)
-        for panel, (name, label) in zip(panels, SHOWN, strict=True):
-            for (line, courses), (colour, mark) in zip(lines.items(), _looks(), strict=False):
-                points = _judged(courses, name)
-                is_judged_once = all(len(each["judgements"]) == 1 for each in courses)
-                of_line = points + _judged(starts[courses[0]["commit"]], name) if is_judged_once else points
-                seconds = sorted({at for at, _ in of_line})
-                means = [float(np.mean([value for at, value in of_line if at == second])) for second in seconds]
-                panel.plot(seconds, means, color=colour, linewidth=1)
-                panel.plot(*zip(*points, strict=True), mark, color=colour, markersize=4, label=line)
-            panel.set_xlabel("seconds of learning")
+        figure = Figure(figsize=(12, 2.6 * max(1, len(commits))), layout="constrained")
+        rows = figure.subplots(max(1, len(commits)), len(SHOWN), squeeze=False, sharex=True, sharey="col")
+        for panels, commit in zip(rows, commits, strict=False):
+            _draw(panels, [each for each in shown if each["commit"] == commit])
+            handles, labels = panels[-1].get_legend_handles_labels()
+            panels[-1].legend(handles, labels, fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+            panels[0].set_ylabel(commit[:8])
+        for panel, (name, label) in zip(rows[0], SHOWN, strict=True):
             panel.set_title(f"{label}\nover the best routine" if name in RATIOS else label, fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside right center")
+        for panel in rows[-1]:
+            panel.set_xlabel("seconds of learning")
         path = folder / "online.svg"
         figure.savefig(path, metadata={"Date": None})
     return str(path)
+
+
+def _draw(panels: Sequence[Any], courses: Sequence[Json]) -> None:
+    """Those of one commit."""
+    lines: defaultdict[str, list[Json]] = defaultdict(list)
+    for each in courses:
+        if each["arm"] != "start":
+            lines[f"{each['arm']}, {each['learned_s']:.0f} s"].append(each)
+    for panel, (name, _) in zip(panels, SHOWN, strict=True):
+        starts = [(at, value) for at, value in _judged(courses, name) if at == 0]
+        for (line, seeds), (colour, mark) in zip(sorted(lines.items()), _looks(), strict=False):
+            points = _judged(seeds, name)
+            is_judged_once = all(len(each["judgements"]) == 1 for each in seeds)
+            of_line = points + starts if is_judged_once else points
+            seconds = sorted({at for at, _ in of_line})
+            means = [float(np.mean([value for at, value in of_line if at == second])) for second in seconds]
+            panel.plot(seconds, means, color=colour, linewidth=1)
+            panel.plot(*zip(*points, strict=True), mark, color=colour, markersize=4, label=line)
 
 
 def _judged(courses: Sequence[Json], name: str) -> list[tuple[float, float]]:

@@ -45,6 +45,8 @@ MAX_OVERTAKEN = 4
 MAX_LOOK = 256
 """...among this many at the end of the queue."""
 RULE = (SMALL_RATIO, MAX_OVERTAKEN)
+BEFORE_ALL = -1
+"""In the place of a job's work: it goes before all that wait, however many passed these, and does not count as one."""
 
 _READ_JOBS = """
 local function field(name, of)
@@ -81,7 +83,7 @@ while place > 1 and work < math.huge do
   if redis.call('TYPE', ahead).ok ~= 'hash' then break end
   local known = tonumber(redis.call('HGET', ahead, 'work') or nil) or math.huge
   local overtaken = tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0
-  if known < ratio * work or overtaken >= most then break end
+  if known < math.max(0, ratio * work) or (work >= 0 and overtaken >= most) then break end
   place = place - 1
   pivot = waiting[place]
   passed[#passed + 1] = ahead
@@ -89,13 +91,15 @@ end
 if pivot then
   redis.call('LREM', queue, -1, job)
   redis.call('LINSERT', queue, 'BEFORE', pivot, job)
-  for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
+  if work >= 0 then
+    for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
+  end
 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '1', '*', 'job', job)
 """
 """A job that was just queued goes before waiting ones of much more work, unless they let enough others pass already:
 small jobs wait for few large ones, and a large one for a bounded number of small ones. A job of unknown work counts as
-large."""
+large. What has BEFORE_ALL keeps its order among its like."""
 
 TAKE = (
     _READ_JOBS
@@ -118,7 +122,8 @@ local function next_one()  -- The older of the two in front, unless the younger 
   local older, younger, of_older, of_younger = mine, any, own, common
   if since(any) < since(mine) then older, younger, of_older, of_younger = any, mine, common, own end
   local much, little = number(older, 'work') or math.huge, number(younger, 'work') or math.huge
-  if little < math.huge and much >= ratio * little and (number(older, 'overtaken') or 0) < most then
+  if little < 0 and much >= 0 then return younger, of_younger end
+  if little < math.huge and much >= math.max(0, ratio * little) and (number(older, 'overtaken') or 0) < most then
     redis.call('HINCRBY', 'rq:job:' .. older, 'overtaken', 1)
     return younger, of_younger
   end

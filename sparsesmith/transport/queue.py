@@ -37,6 +37,7 @@ from sparsesmith.errors import Conflict, LimitExceeded, NotFound, SparsesmithErr
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
 from sparsesmith.transport.gpu_kinds import (
+    BEFORE_ALL,
     BELL,
     GPU_FIELD,
     MAX_LOOK,
@@ -53,6 +54,7 @@ from sparsesmith.transport.gpu_kinds import (
 )
 from sparsesmith.transport.readable_jobs import Fault, note, read_job, read_status, set_aside, shown
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
+from sparsesmith_proto.kernel import ProbeWritten
 
 GRADE_FUNCTION = "services.evaluator.jobs.grade"
 """The only function that a worker calls, whatever a job names."""
@@ -142,6 +144,13 @@ def _last_rung(connection: Redis) -> bytes:
     return bytes(entries[0][0]) if entries else b"0-0"
 
 
+def _order_of(job: EvaluationJob | InstantJob) -> float:
+    """The work that a job goes by. Probes of a policy version go before all: learning waits for the verdict."""
+    if isinstance(job, EvaluationJob) and all(isinstance(each.origin, ProbeWritten) for each in job.candidates):
+        return BEFORE_ALL
+    return math.inf if job.work is None else job.work
+
+
 class EvaluationQueue:
     """The generator's end. Safe to share between threads."""
 
@@ -166,8 +175,7 @@ class EvaluationQueue:
                 self._enqueue(queue, rq_id, job)
             except DuplicateJobError:
                 return
-            work = math.inf if job.work is None else job.work
-            self._overtake(keys=[queue.key, BELL], args=[rq_id, work, *RULE, MAX_LOOK])
+            self._overtake(keys=[queue.key, BELL], args=[rq_id, _order_of(job), *RULE, MAX_LOOK])
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.

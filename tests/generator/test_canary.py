@@ -50,11 +50,8 @@ class Graders:
         self.answering = asyncio.Event()
         self.answering.set()
         self.num_graded = 0
-        self.works: set[int | None] = set()
-        """Of the jobs, by which their queue orders them."""
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
-        self.works.add(job.work)
         await self.answering.wait()
         self.num_graded += len(job.candidates)
         report = report_for(job, make_passed(make_timing(5)))
@@ -347,7 +344,6 @@ def test_equal_texts_are_graded_once(rig: Rig) -> None:
     rig.run(rig.judged(1))
     texts = 64 * 5
     assert 0 < rig.evaluators.num_graded <= texts
-    assert rig.evaluators.works == {0}  # Before batches that wait: all learning waits for the verdict.
 
 
 def test_without_an_answer_of_the_evaluators_a_version_waits_and_the_last_good_one_goes_on(

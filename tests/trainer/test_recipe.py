@@ -14,12 +14,13 @@ from sparsesmith.families import propose
 from sparsesmith.policy.checkpoint import load_policy
 from tests.families import golden
 
-STAGES = ("corpus", "programs", "tokenizer", "examples", "pack", "pretrain", "sft", "nats", "evaluate")
+STAGES = ("corpus", "programs", "tokenizer", "examples", "pack", "pretrain", "sft", "critic", "nats", "evaluate")
 TOY = {
     "--tokenizer": "--vocabulary 900 --phrases 200 --sample-characters 200000",
     "--pretrain": "--hidden 32 --layers 1 --heads 1 --kv-heads 1 --head-dim 32 --intermediate 64 --max-epochs 0.02 "
     "--batch-sequences 4 --micro-batch 4 --sequence-length 256",
     "--sft": "--max-epochs 2 --prompt-samples 1 --processes 1 --checks 1",
+    "--critic": "--passes 2 --processes 1",
     "--evaluate": "--samples 1 --max-program-tokens 8 --prompt-samples 1 --processes 1",
 }
 
@@ -58,6 +59,8 @@ def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
     assert reports["examples"]["train"]["programs"] == reports["examples"]["validation"]["programs"] == 4
     assert reports["sft"]["steps"] == 2
     assert {"directives", "numbers", "rest", "program"} <= set(reports["nats"]["validation"]["improve"])
+    assert (reports["critic"]["train_workloads"], reports["critic"]["validation_workloads"]) == (1, 1)
+    assert load_time_critic(tmp_path / "policy", 32) is not None
     assert reports["evaluate"]["samples"] == 1
     assert load_policy(tmp_path / "policy").description.training["supervised"]["train_workloads"] == 1
     tokenizers = [json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("policy", "work")]
@@ -75,9 +78,6 @@ def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
     training = load_policy(tmp_path / "on").description.training
     assert (training["from"], training["supervised_before"]) == ("sparsesmith-28m", supervised)
     assert (tmp_path / "on" / "tokenizer.json").read_text() == (tmp_path / "policy" / "tokenizer.json").read_text()
-    taught = run_stage(["critic", *given, "--policy", str(tmp_path / "on"), "--passes", "2", "--processes", "1"])
-    assert (taught["train_workloads"], taught["validation_workloads"]) == (1, 1)
-    assert load_time_critic(tmp_path / "on", 32) is not None
     with pytest.raises(SystemExit, match="needs --tokenizer"):
         run_stage(["sft", *given, "--pretrained", str(tmp_path / "work" / "pretrained"), "--out", str(tmp_path / "x")])
 

@@ -11,6 +11,7 @@ from sparsesmith_proto.kernel import (
     DeviceDescription,
     EstimatedTiming,
     Evaluation,
+    ProbeWritten,
     Rejected,
     UserWritten,
     Workload,
@@ -25,6 +26,9 @@ DEVICE = DeviceDescription(
 )
 GPU = GpuKind.of(DEVICE)
 OUTCOME = Rejected(message="no launch line")
+
+
+PROBED = CANDIDATE.model_copy(update={"origin": ProbeWritten(version=3)})
 
 
 def make_job(job_id: str = "job-1", **changes: Any) -> EvaluationJob:

@@ -10,9 +10,9 @@ import pytest
 
 from sparsesmith.errors import Unavailable
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.gpu_kinds import GPUS, QUEUE_NAME, GpuKind, GpuKinds, queue_of
+from sparsesmith.transport.gpu_kinds import GPUS, MAX_OVERTAKEN, QUEUE_NAME, GpuKind, GpuKinds, queue_of
 from sparsesmith.transport.queue import EvaluationQueue, rq_id_of
-from tests.transport.messages import DEVICE, device_named, make_job
+from tests.transport.messages import DEVICE, PROBED, device_named, make_job
 from tests.transport.quick_evaluator import LIMITS
 from tests.transport.workers import Workers, wait_until
 
@@ -213,6 +213,22 @@ def test_of_two_lists_the_older_job_is_first_and_small_ones_overtake(
     for name, _, _ in submitted:
         assert graded_by(queue, name) == H200
     assert in_order(workers, ["named-small", "any-1", "named-1", "any-2"])
+
+
+def test_of_two_lists_a_probe_is_first_and_again_first_whatever_was_overtaken(
+    queue: EvaluationQueue, workers: Workers, kinds: GpuKinds
+) -> None:
+    started(workers, kinds, a=H200)
+    queue.submit(make_job("hold-1", work=1))
+    wait_until(lambda: workers.began("hold-1"))
+    queue.submit(make_job("any", work=8))
+    probes = [f"probe-{number}" for number in range(2 * MAX_OVERTAKEN)]
+    for name in probes:
+        queue.submit(make_job(name, candidates=(PROBED,), gpu=H200))
+    workers.release()
+    for name in (*probes, "any"):
+        assert graded_by(queue, name) == H200
+    assert in_order(workers, [*probes, "any"])
 
 
 def in_order(workers: Workers, names: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from sparsesmith.errors import Conflict, NotFound
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.gpu_kinds import MAX_OVERTAKEN, QUEUE_NAME
 from sparsesmith.transport.queue import EvaluationQueue
-from tests.transport.messages import make_job
+from tests.transport.messages import CANDIDATE, PROBED, make_job
 
 
 @pytest.fixture
@@ -93,3 +93,20 @@ def test_a_job_of_unknown_work_counts_as_large_and_passes_none(queue: Evaluation
     queue.submit(make_job("unknown"))
     queue.submit(make_job("small", work=1))
     assert order_of(redis_connection) == ["small", "large", "unknown"]
+
+
+def test_probes_of_a_policy_version_go_before_all_in_their_order_and_count_for_nobody(
+    queue: EvaluationQueue, redis_connection: Redis
+) -> None:
+    queue.submit(make_job("large", work=10**12))
+    for number in range(MAX_OVERTAKEN):
+        queue.submit(make_job(f"small-{number}", work=1))
+    others = order_of(redis_connection)
+    for number in range(2 * MAX_OVERTAKEN):
+        queue.submit(make_job(f"probe-{number}", candidates=(PROBED,)))
+    queue.submit(make_job("at-once", work=0))
+    probes = [f"probe-{number}" for number in range(2 * MAX_OVERTAKEN)]
+    assert order_of(redis_connection)[: len(probes)] == probes
+    assert order_of(redis_connection)[len(probes) :].index("large") == others.index("large")
+    queue.submit(make_job("mixed", candidates=(PROBED, CANDIDATE)))
+    assert order_of(redis_connection)[-1] == "mixed", "it says nothing of its work, and is no probe"

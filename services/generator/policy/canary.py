@@ -88,10 +88,6 @@ class Trainer(Protocol):
         ...
 
 
-AT_ONCE = 0
-"""Work of a job of probe samples: it goes before batches that wait, since all learning waits for its verdict."""
-
-
 class Canary:
     """Samples, grades and checks; what it costs is the engine's time for `samples` and one grading a different text."""
 
@@ -203,7 +199,6 @@ class Canary:
                 for number, program in enumerate(dict.fromkeys(programs))
             ),
             budget_s=self.options.verdict_s,
-            work=AT_ONCE,
         )
         report = await self._evaluations.grade(job)
         if any(_was_not_reached(each, job) for each in report.evaluations):

@@ -61,7 +61,7 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--until", help="the last stage to run: `pack` ends before what wants a GPU")
     parser.add_argument("--device", default="cpu")
-    for name in ("tokenizer", "pretrain", "sft", "evaluate"):
+    for name in ("tokenizer", "pretrain", "sft", "critic", "evaluate"):
         parser.add_argument(f"--{name}", default="", metavar="OPTIONS", help="more options of the stage, as one word")
     parser.set_defaults(run=run_recipe)
 
@@ -131,6 +131,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
             [*learned, "--tokenizer", tokenizer, "--pretrained", pretrained, "--save", work / "sft.pt"],
             ["--out", options.out, *device, *shlex.split(options.sft)],
         ),
+        _stage("critic", [*data, "--policy", options.out], [*device, *shlex.split(options.critic)]),
         _stage("nats", [*data, "--policy", options.out], device),
         _stage("evaluate", [*data, "--policy", options.out], [*device, *shlex.split(options.evaluate)]),
     ]
