@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning.sample_failures PACK SAMPLES.jsonl [--max-nnz 60000] [--types float32]
 
-SAMPLES as `sample_policy` writes it. The result counts samples, so that a text that was drawn twice counts twice, and
+SAMPLES as `sample_policy` writes it, which says whether matrices were permuted. The result counts samples, so that a text that was drawn twice counts twice, and
 holds one message and one program of each kind of failure, the most frequent kind first. `pass_at`: the chance that one of
 k samples passes, the mean over matrices (Chen et al. 2021, unbiased); `different`: texts that passed, of so many samples.
 """
@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.matrices.suites import permuted
 from benchmarks.origin import ROOT, command, machine, source_commit
 from benchmarks.report.results import pass_at
 from services.evaluator.jobs import Grader
@@ -96,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     asked = [json.loads(line) for line in options.samples.read_text(encoding="utf-8").splitlines()]
     asked = [line for line in asked if line["element_type"] in options.types]
-    patterns = dict(read_pack(options.pack, {line["pattern"] for line in asked}))
+    patterns = patterns_of(asked, options.pack)
     lines = [line for line in asked if patterns[line["pattern"]].nnz <= options.max_nnz]
     tallies: dict[Kind, Tally] = {}
     with grader_here(EvaluatorSettings(device="interpreter")) as grader:
@@ -108,6 +109,13 @@ def main(arguments: list[str] | None = None) -> None:
                 tally.count(line["pattern"], written, evaluation, times[written])
             print(line["pattern"], *kind, dict(tally.outcomes), flush=True)
     _write(options, lines, tallies)
+
+
+def patterns_of(lines: Sequence[dict[str, Any]], pack: Path) -> dict[str, Pattern]:
+    """By name, as they were sampled for: of one file all are permuted with one seed, or none."""
+    known = dict(read_pack(pack, {line["pattern"] for line in lines}))
+    seed = lines[0].get("permuted") if lines else None
+    return known if seed is None else {name: permuted(pattern, seed) for name, pattern in known.items()}
 
 
 def graded(
@@ -132,14 +140,14 @@ def graded(
 
 
 def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: dict[Kind, Tally]) -> None:
-    result = {
+    result: dict[str, Any] = {
         "kind": "sample_failures",
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command("benchmarks.learning.sample_failures"),
         "machine": machine(),
         "device": "interpreter",
-        "policy": lines[0]["policy"],
+        **{name: lines[0][name] for name in ("policy", "permuted", "conditioning") if name in lines[0]},
         "matrices": len({line["pattern"] for line in lines}),
         "rows": [tally.row(*kind) for kind, tally in tallies.items()],
     }

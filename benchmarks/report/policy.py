@@ -165,7 +165,7 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
     total, matrices = sum(row["outcomes"].values()), result["matrices"]
     different = row.get("different")
     return [
-        f"{row['operation']} {row['element_type']}{columns}",
+        f"{row['operation']} {row['element_type']}{columns}{', rows and columns permuted' if 'permuted' in result else ''}",
         str(matrices),
         f"{total / matrices:.0f}",
         f"{row['outcomes'].get('passed', 0) / total:.1%}",

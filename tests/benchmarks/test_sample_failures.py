@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.learning.sample_failures import main
+from benchmarks.matrices.suites import permuted
 from benchmarks.report.policy import interpreted_lines
 from sparsesmith.families import propose
 from sparsesmith.matrix.pack import encode_pattern, write_pack
@@ -35,6 +36,27 @@ def test_failures_are_counted_by_outcome_and_format_as_often_as_they_were_drawn(
     assert row["pass_at"] == {"1": 0.25, "4": 1.0}
     assert row["examples"][0]["program"] == wrong
     assert "lunch" in row["examples"][1]["message"]
+
+
+def test_programs_for_permuted_matrices_are_graded_on_them(tmp_path: Path) -> None:
+    long_row = sp.lil_matrix((8, 8), dtype=np.float32)
+    long_row[0, :] = 1
+    pattern = pattern_from_scipy(long_row.tocsr())
+    where = int(np.flatnonzero(permuted(pattern, 1).row_lengths)[0])
+    assert where != 0
+    text = next(each for each in propose(pattern, "spmv", "float32", limit=40) if each.family == "csr_scalar").written
+    only_there = text.replace("y[row] = sum", f"y[row] = row == {where} ? sum : 0")
+    line = {"policy": "some", "pattern": "small", "operation": "spmv", "element_type": "float32", "num_dense_cols": 1}
+    samples, pack, out = tmp_path / "samples.jsonl", tmp_path / "some.pack", tmp_path / "out.json"
+    write_pack(pack, {"small": encode_pattern(pattern)})
+    for how, outcome in (({}, "mismatch"), ({"permuted": 1}, "passed")):
+        samples.write_text(json.dumps(line | how | {"programs": [only_there] * 4}) + "\n")
+        main([str(pack), str(samples), "--out", str(out)])
+        result = json.loads(out.read_text())
+        assert result["rows"][0]["outcomes"] == {outcome: 4}
+        assert result.get("permuted") == how.get("permuted")
+        shown = interpreted_lines([result | {"file": "cpu/x.json"}])[-1]
+        assert ("rows and columns permuted" in shown) == bool(how)
 
 
 def test_the_report_has_a_line_for_each_kind_of_workload() -> None:
