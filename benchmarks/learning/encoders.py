@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Raises SystemExit, after the last training, where one has failed."""
-    options = _options(arguments)
+    options = options_of(arguments)
     results = Results(options)
     for seed, encoder in product(options.seeds, options.encoders):
         if not results.knows(encoder, seed):
@@ -153,7 +153,7 @@ class Results:
         print(json.dumps(row), flush=True)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language_model", type=Path, help="folder that the stage `pretrain` wrote")
     parser.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json that it was pretrained with")

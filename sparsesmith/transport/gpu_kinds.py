@@ -74,16 +74,29 @@ local queue, job, work = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local ratio, most, look = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = redis.call('TIME')
 redis.call('HSET', 'rq:job:' .. job, 'work', ARGV[2], 'submitted', string.format('%.3f', now[1] + now[2] / 1e6))
+local function work_of(name)  -- Unknown counts as much; nil: no job.
+  local key = 'rq:job:' .. name
+  if redis.call('TYPE', key).ok ~= 'hash' then return nil end
+  return tonumber(redis.call('HGET', key, 'work') or nil) or math.huge
+end
 local waiting = redis.call('LRANGE', queue, -look, -1)
 local place = #waiting
 while place > 0 and waiting[place] ~= job do place = place - 1 end
 local pivot, passed = nil, {}
+if work < 0 then  -- To the front, behind its like.
+  local ahead = 0
+  pivot = redis.call('LINDEX', queue, ahead)
+  while pivot and pivot ~= job and (work_of(pivot) or 0) < 0 do
+    ahead = ahead + 1
+    pivot = redis.call('LINDEX', queue, ahead)
+  end
+  if pivot == job then pivot = nil end
+  place = 0
+end
 while place > 1 and work < math.huge do
-  local ahead = 'rq:job:' .. waiting[place - 1]
-  if redis.call('TYPE', ahead).ok ~= 'hash' then break end
-  local known = tonumber(redis.call('HGET', ahead, 'work') or nil) or math.huge
-  local overtaken = tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0
-  if known < math.max(0, ratio * work) or (work >= 0 and overtaken >= most) then break end
+  local ahead, known = 'rq:job:' .. waiting[place - 1], work_of(waiting[place - 1])
+  if not known or known < math.max(0, ratio * work) then break end
+  if (tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0) >= most then break end
   place = place - 1
   pivot = waiting[place]
   passed[#passed + 1] = ahead
@@ -91,9 +104,7 @@ end
 if pivot then
   redis.call('LREM', queue, -1, job)
   redis.call('LINSERT', queue, 'BEFORE', pivot, job)
-  if work >= 0 then
-    for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
-  end
+  for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '1', '*', 'job', job)
 """

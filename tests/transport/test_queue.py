@@ -102,8 +102,11 @@ def test_probes_of_a_policy_version_go_before_all_in_their_order_and_count_for_n
     for number in range(MAX_OVERTAKEN):
         queue.submit(make_job(f"small-{number}", work=1))
     others = order_of(redis_connection)
+    redis_connection.lpush(f"rq:queue:{QUEUE_NAME}", "no-job")
+    redis_connection.set("rq:job:no-job", "text")
     for number in range(2 * MAX_OVERTAKEN):
         queue.submit(make_job(f"probe-{number}", candidates=(PROBED,)))
+    redis_connection.lrem(f"rq:queue:{QUEUE_NAME}", 1, "no-job")
     queue.submit(make_job("at-once", work=0))
     probes = [f"probe-{number}" for number in range(2 * MAX_OVERTAKEN)]
     assert order_of(redis_connection)[: len(probes)] == probes
