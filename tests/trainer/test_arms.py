@@ -28,7 +28,10 @@ def test_an_arm_sets_what_there_is_to_other_values_than_the_defaults(arm: Arm, t
 
 
 def test_no_two_arms_are_the_same() -> None:
-    told = [(dict(arm.trainer), dict(arm.evaluator), arm.family_candidates, arm.encoder) for arm in COMPARED.values()]
+    told = [
+        (dict(arm.trainer), dict(arm.evaluator), arm.family_candidates, arm.parent_every, arm.encoder)
+        for arm in COMPARED.values()
+    ]
     assert all(told.count(each) == 1 for each in told)
 
 

@@ -18,6 +18,7 @@ from services.trainer.course.gpu_use import GpuUse
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson, lessons_of, packed_lessons
+from services.trainer.course.posting import PostingOptions
 from sparsesmith.errors import InvalidOption, NotFound
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from tests.trainer.records import make_pattern
@@ -95,6 +96,16 @@ def test_packs_become_workloads_of_three_kinds_and_some_are_rehearsed(tmp_path: 
     assert [lesson.name for lesson in lessons] == practised + rehearsed
     assert [lesson.name for lesson in packed_lessons(*packs, rehearse_every=0)[0]] == practised
     assert lessons_of([("m", make_pattern())])[2].options(16, 60).num_dense_cols == 32
+
+
+def test_every_other_job_may_be_of_changes_of_one_program_as_many_as_families_propose() -> None:
+    posting = PostingOptions(group=16, at_once=1, job_s=60, parent_every=2)
+    assert [posting.has_parent(number) for number in range(4)] == [False, True, False, True]
+    assert not any(PostingOptions(group=16, at_once=1, job_s=60).has_parent(number) for number in range(4))
+    asked = make_lessons(1)[0].changes(16, 60)
+    assert (asked.search, asked.budget.candidates, asked.budget.seconds) == ("refine", 32, 60)
+    told = asked.refine
+    assert (told.writer, told.children, told.generations, told.beam) == ("policy", 16, 1, 1)
 
 
 def test_what_is_judged_by_is_not_learned_from(tmp_path: Path) -> None:

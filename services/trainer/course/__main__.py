@@ -48,6 +48,7 @@ def _learn(options: argparse.Namespace) -> None:
         arm=options.arm,
         settings=arm.trainer,
         family_candidates=arm.family_candidates,
+        parent_every=arm.parent_every,
         seed=options.seed,
         seconds=seconds,
         piece_s=60 * options.piece_minutes,

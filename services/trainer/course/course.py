@@ -57,6 +57,8 @@ class CourseOptions:
     """Of the arm: settings of the trainer by name."""
     family_candidates: int = 0
     """Likewise: of each lesson, once; see `Arm`."""
+    parent_every: int = 0
+    """Likewise."""
     seed: int = 0
     seconds: float = 720.0
     """Of learning, all pieces together; 0: the policy is judged as it is."""
@@ -155,7 +157,9 @@ class Course:
         def clock() -> float:
             return min(end_s, earlier + time.monotonic() - began)
 
-        posting = PostingOptions(options.group, options.at_once, options.job_s, options.family_candidates)
+        posting = PostingOptions(
+            options.group, options.at_once, options.job_s, options.family_candidates, options.parent_every
+        )
         poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
         before, gpus = self._evaluators(), GpuUse()
         poster.start()
@@ -333,6 +337,7 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "lessons": [lesson.name for lesson in lessons],
         "probes": [lesson.name for lesson in probes],
         **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
+        **({"parent_every": options.parent_every} if options.parent_every else {}),
         **({"changes": dict(options.changes)} if options.changes else {}),
         **({"judge": options.judge} if options.judge != "always" else {}),
     }

@@ -10,7 +10,7 @@ from sparsesmith.client.clients import matrix_file
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.api import Budget, Refinement, TuningOptions
 from sparsesmith_proto.message import ElementType, Operation
 from sparsesmith_proto.words import SearchStrategy
 
@@ -42,6 +42,12 @@ class Lesson:
             search=search,
             budget=Budget(candidates=candidates, seconds=seconds),
         )
+
+    def changes(self, children: int, seconds: float) -> TuningOptions:
+        """A job of the policy's changes of one program: the fastest of as many that families propose."""
+        asked = Refinement(children=children, generations=1, beam=1, writer="policy")
+        fresh = self.options(2 * children, seconds, "refine")
+        return fresh.model_copy(update={"refine": asked})
 
     def file(self) -> bytes:
         """The matrix as it is posted; nobody looks at its values."""

@@ -12,7 +12,7 @@ from services.trainer.course.ledger import Ledger
 from services.trainer.course.lessons import Lesson
 from sparsesmith.client import Client
 from sparsesmith.errors import SparsesmithError
-from sparsesmith_proto.api import TuningOptions
+from sparsesmith_proto.api import FromPolicy, TuningOptions
 
 PAUSE_S = 0.1
 """Between two looks at whether there is room."""
@@ -31,6 +31,12 @@ class PostingOptions:
     """Longest time of one."""
     family_candidates: int = 0
     """Of each lesson, once, before its first samples."""
+    parent_every: int = 0
+    """Each so many-th job asks for changes of a program that was measured; 0: none."""
+
+    def has_parent(self, number: int) -> bool:
+        """Of the `number`-th job, counted from 0."""
+        return self.parent_every > 0 and number % self.parent_every == self.parent_every - 1
 
 
 class Poster:
@@ -93,11 +99,11 @@ class Poster:
             with self._lock:
                 self.held_s += time.monotonic() - began
             return
-        job, lesson = taken
+        job, lesson, number = taken
         try:
             if job is None:
                 self._search_families(client, lesson)
-                job = self._submitted(client, lesson)
+                job = self._submitted(client, lesson, number)
             self._finish(client, job, lesson)
         except SparsesmithError as error:
             if job is not None:
@@ -107,18 +113,18 @@ class Poster:
             with self._lock:
                 self._busy.remove(lesson.name)
 
-    def _take(self) -> tuple[str | None, Lesson] | None:
-        """The next lesson, with its job where it was posted before; None: there is no room."""
+    def _take(self) -> tuple[str | None, Lesson, int] | None:
+        """The next lesson and its number, with its job where it was posted before; None: there is no room."""
         with self._lock:
             if self._left:
                 job, name = self._left.pop(0)
-                return job, self._lessons[name]
+                return job, self._lessons[name], self._num_posted
             if self._admission.room(len(self._busy) * self._options.group) <= 0:
                 return None
             lesson = self._curriculum.next(self._num_posted, self._graded, self._busy)
             self._num_posted += 1
             self._busy.append(lesson.name)
-            return None, lesson
+            return None, lesson, self._num_posted - 1
 
     def _search_families(self, client: Client, lesson: Lesson) -> None:
         """What others find is told to the trainer by the evaluators, where they are set to."""
@@ -135,13 +141,17 @@ class Poster:
     def _post(self, client: Client, lesson: Lesson, options: TuningOptions) -> str:
         return client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), options).job_id
 
-    def _submitted(self, client: Client, lesson: Lesson) -> str:
-        job = self._post(client, lesson, lesson.options(self._options.group, self._options.job_s))
+    def _submitted(self, client: Client, lesson: Lesson, number: int) -> str:
+        options = self._options
+        asked = lesson.changes if options.has_parent(number) else lesson.options
+        job = self._post(client, lesson, asked(options.group, options.job_s))
         self._ledger.write("posted", self._clock(), job=job, lesson=lesson.name)
         return job
 
     def _finish(self, client: Client, job: str, lesson: Lesson) -> None:
-        group = grouped(lesson, client.wait(job), client.candidates(job))
+        report = client.wait(job)
+        samples = [each for each in client.candidates(job) if isinstance(each.origin, FromPolicy)]
+        group = grouped(lesson, report, samples)
         self._ledger.write("graded", self._clock(), job=job, **asdict(group))
         with self._lock:
             self._graded.append((lesson.name, list(group.rewards)))
