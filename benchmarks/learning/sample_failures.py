@@ -2,8 +2,8 @@
 
     python -m benchmarks.learning.sample_failures PACK SAMPLES.jsonl [--max-nnz 60000] [--types float32]
 
-SAMPLES as `sample_policy` writes it, which says whether matrices were permuted. The result counts samples, so that a text that was drawn twice counts twice, and
-holds one message and one program of each kind of failure, the most frequent kind first. `pass_at`: the chance that one of
+SAMPLES as `sample_policy` writes it, which says whether matrices were permuted. The result counts samples, so that a
+text that was drawn twice counts twice, and holds one message and one program of each kind of failure, the most frequent kind first. `pass_at`: the chance that one of
 k samples passes, the mean over matrices (Chen et al. 2021, unbiased); `different`: texts that passed, of so many samples.
 """
 

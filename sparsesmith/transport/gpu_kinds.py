@@ -69,16 +69,13 @@ local function lives(queue)
 end
 """
 
-OVERTAKE = """
+OVERTAKE = (
+    _READ_JOBS
+    + """
 local queue, job, work = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local ratio, most, look = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = redis.call('TIME')
 redis.call('HSET', 'rq:job:' .. job, 'work', ARGV[2], 'submitted', string.format('%.3f', now[1] + now[2] / 1e6))
-local function work_of(name)  -- Unknown counts as much; nil: no job.
-  local key = 'rq:job:' .. name
-  if redis.call('TYPE', key).ok ~= 'hash' then return nil end
-  return tonumber(redis.call('HGET', key, 'work') or nil) or math.huge
-end
 local waiting = redis.call('LRANGE', queue, -look, -1)
 local place = #waiting
 while place > 0 and waiting[place] ~= job do place = place - 1 end
@@ -86,7 +83,7 @@ local pivot, passed = nil, {}
 if work < 0 then  -- To the front, behind its like.
   local ahead = 0
   pivot = redis.call('LINDEX', queue, ahead)
-  while pivot and pivot ~= job and (work_of(pivot) or 0) < 0 do
+  while pivot and pivot ~= job and (number(pivot, 'work') or 0) < 0 do
     ahead = ahead + 1
     pivot = redis.call('LINDEX', queue, ahead)
   end
@@ -94,9 +91,10 @@ if work < 0 then  -- To the front, behind its like.
   place = 0
 end
 while place > 1 and work < math.huge do
-  local ahead, known = 'rq:job:' .. waiting[place - 1], work_of(waiting[place - 1])
-  if not known or known < math.max(0, ratio * work) then break end
-  if (tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0) >= most then break end
+  local name = waiting[place - 1]
+  local ahead, known = 'rq:job:' .. name, number(name, 'work') or math.huge
+  if redis.call('TYPE', ahead).ok ~= 'hash' or known < math.max(0, ratio * work) then break end
+  if (number(name, 'overtaken') or 0) >= most then break end
   place = place - 1
   pivot = waiting[place]
   passed[#passed + 1] = ahead
@@ -108,6 +106,7 @@ if pivot then
 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '1', '*', 'job', job)
 """
+)
 """A job that was just queued goes before waiting ones of much more work, unless they let enough others pass already:
 small jobs wait for few large ones, and a large one for a bounded number of small ones. A job of unknown work counts as
 large. What has BEFORE_ALL keeps its order among its like."""
