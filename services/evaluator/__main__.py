@@ -64,6 +64,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
     from services.evaluator.devices import Gpu, chosen_device, device_process, inspections_beside
+    from services.evaluator.known_routines import KnownRoutines
     from services.evaluator.memory_errors import MemoryWatch, Uncounted
     from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.families.usual import usual_programs
@@ -74,6 +75,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from sparsesmith.transport.pattern_store import PatternStore
     from sparsesmith.transport.quarantine import Quarantine
     from sparsesmith.transport.queue import evaluation_worker
+    from sparsesmith.transport.routine_times import RoutineTimes
     from sparsesmith.transport.stream import RewardStream
     from sparsesmith.transport.traces import traces_to
 
@@ -95,11 +97,14 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}", GpuKind.of(device))
+        ecc = _ecc(chosen.visible_device) if isinstance(chosen, Gpu) else None
+        gpu = socket.gethostname() if ecc is None else ecc.uuid
+        others = RoutineTimes(connection, gpu, device) if settings.sharers > 1 and gpu else None
         grader = jobs.Grader(
             process,
             compiler,
             inspections=inspections,
-            cached_baselines=settings.cached_baselines,
+            routines=KnownRoutines(settings.cached_baselines, others),
             must_stop=worker.must_stop,
             others_wait=worker.others_wait,
             waited_s=worker.waited_s,
@@ -107,7 +112,6 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         )
         if (gate := _gate(settings, chosen)) is not None:
             grader.look_last(gate)
-        ecc = _ecc(chosen.visible_device) if isinstance(chosen, Gpu) else None
 
         def take_out(reason: str) -> None:
             worker.retire()

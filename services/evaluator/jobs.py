@@ -24,7 +24,7 @@ from services.evaluator.handing_out import hand_out
 from services.evaluator.inspection import Inspections, NoInspections
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
-from services.evaluator.isolation.workbench import Workbench
+from services.evaluator.known_routines import KnownRoutines
 from services.evaluator.known_times import KnownTimes, rival_of
 from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
 from services.evaluator.sanitizing.winners import Batch, WinnersGate
@@ -38,7 +38,6 @@ from sparsesmith.transport.stream import RewardStream
 from sparsesmith.transport.traces import NO_TRACES, Traces, span
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.kernel import (
-    Baselines,
     Candidate,
     Evaluation,
     Passed,
@@ -69,7 +68,7 @@ class Matrices(Protocol):
 
 
 class Grader:
-    """A device and a compiler, and the baselines of the workloads seen lately."""
+    """A device and a compiler, and what it knows of workloads."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Grader:
         compiler: Compiler,
         *,
         inspections: Callable[[Problem], Inspections] = lambda problem: NoInspections(),
-        cached_baselines: int = 256,
+        routines: KnownRoutines | None = None,
         must_stop: Callable[[], bool] = lambda: False,
         others_wait: Callable[[], bool] = lambda: False,
         waited_s: Callable[[], float] = lambda: 0.0,
@@ -89,13 +88,12 @@ class Grader:
         self._process = process
         self._compiler = compiler
         self._inspections = inspections
-        self._cached_baselines = cached_baselines
+        self._routines = KnownRoutines() if routines is None else routines
         self._must_stop = must_stop
         self._others_wait = others_wait
         self._waited_s = waited_s
         self._retire = retire
         self._gate: WinnersGate | None = None
-        self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
         self._known: OrderedDict[str, Outcomes] = OrderedDict()
         """What became of texts, by search."""
 
@@ -131,7 +129,7 @@ class Grader:
                 with stages.of("open"):
                     workbench.begin()
                 with stages.of("baselines"):
-                    baselines = self._baselines_of(job.workload, workbench)
+                    baselines = self._routines.of(job.workload, workbench)
                 with stages.of("read"):
                     parsed = reading.result()
                 means = Means(workbench, ahead, inspections, stages)
@@ -204,14 +202,6 @@ class Grader:
         except DeviceDoesNotStart:
             self._retire()
             raise
-
-    def _baselines_of(self, workload: Workload, workbench: Workbench) -> Baselines:
-        if workload not in self._baselines:
-            self._baselines[workload] = workbench.baselines()
-        self._baselines.move_to_end(workload)
-        while len(self._baselines) > self._cached_baselines:
-            self._baselines.popitem(last=False)
-        return self._baselines[workload]
 
 
 def _read_one(candidate: Candidate, problem: Problem, num_sms: int, ahead: CompilationsAhead, stages: Stages) -> Parsed:

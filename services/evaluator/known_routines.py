@@ -1,0 +1,44 @@
+"""What the library's routines take of the workloads seen lately: timed here, or by another evaluator of this GPU."""
+
+from collections import OrderedDict
+from typing import Protocol
+
+from services.evaluator.isolation.workbench import Workbench
+from sparsesmith_proto.kernel import Baselines, Workload
+
+
+class Others(Protocol):
+    """Evaluators of the same GPU: `sparsesmith.transport.routine_times.RoutineTimes`."""
+
+    def find(self, workload: Workload) -> Baselines | None:
+        """None where they do not know."""
+        ...
+
+    def tell(self, workload: Workload, baselines: Baselines) -> None: ...
+
+
+class KnownRoutines:
+    """Baselines by workload; the least recently used go first."""
+
+    def __init__(self, most: int = 256, others: Others | None = None) -> None:
+        self._most = most
+        self._others = others
+        self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
+
+    def of(self, workload: Workload, workbench: Workbench) -> Baselines:
+        """Timed on the workbench where nobody knows. Raises Unavailable, as `workbench.baselines` does."""
+        if workload not in self._baselines:
+            self._baselines[workload] = self._found(workload) or self._timed(workload, workbench)
+        self._baselines.move_to_end(workload)
+        while len(self._baselines) > self._most:
+            self._baselines.popitem(last=False)
+        return self._baselines[workload]
+
+    def _found(self, workload: Workload) -> Baselines | None:
+        return None if self._others is None else self._others.find(workload)
+
+    def _timed(self, workload: Workload, workbench: Workbench) -> Baselines:
+        baselines = workbench.baselines()
+        if self._others is not None:
+            self._others.tell(workload, baselines)
+        return baselines
