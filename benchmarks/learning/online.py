@@ -28,8 +28,9 @@ import scipy.sparse
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.intervals import mean_interval
-from benchmarks.report.online import SHIPPED, by_seed, course_table, seed_table, seeds_interval
+from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
+from benchmarks.report.results import SHIPPED
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
 from sparsesmith.matrix.pack import encode_pattern, write_pack

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report.intervals import RESAMPLES
-from benchmarks.report.results import Json
+from benchmarks.report.results import SHIPPED, Json
 
 INTRO = (
     "A policy learns on train-side matrices while the stack serves, and is judged by fresh samples on the core validation matrices (spmv "
@@ -41,7 +41,6 @@ POLICIES_INTRO = (
     "Two policies that learned nothing online, judged alike: fresh samples on the core validation matrices (spmv float32 and float64, spmm with 32 columns). Intervals: 95 % over "
     "workloads, and judgements of either."
 )
-SHIPPED = "sparsesmith-28m"
 KINDS_BEFORE = 3
 """Kinds of lessons of courses that did not keep them."""
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")

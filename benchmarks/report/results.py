@@ -20,6 +20,8 @@ LOSS = 0.98
 Cache = Literal["warm", "cold"]
 Against = Literal["best", "default"]
 Json = dict[str, Any]
+SHIPPED = "sparsesmith-28m"
+"""Name of the policy that ships; of policies that learned on from it, and of weights before, others are written down."""
 Read = TypeVar("Read")
 
 
@@ -252,8 +254,8 @@ def read_dlmc(results: Iterable[Json]) -> list[Suite]:
 
 
 def read_samples(results: Iterable[Json]) -> list[Suite]:
-    """The same of a policy's samples, beside the tuner's kernels on the same matrices."""
-    return _suites_of_kind("samples", results)
+    """The same of the shipped policy's samples, beside the tuner's kernels on the same matrices."""
+    return _suites_of_kind("samples", (each for each in results if each.get("policy", SHIPPED) == SHIPPED))
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -3,6 +3,7 @@
     python -m benchmarks.tuning.sweep PACK ALL.jsonl.xz --exhaustive --names benchmarks/oracle_matrices.txt --plan spmv:float32:1:0
     python -m benchmarks.tuning.oracle ALL.jsonl.xz --pack PACK [--model models/cost-h200] [--out benchmarks/results]
     python -m benchmarks.tuning.oracle benchmarks/records/h200-grids.jsonl.xz --whole-grids --split all --pack PACK --model models/cost-h200
+    python -m benchmarks.tuning.oracle benchmarks/records/h100-grids.jsonl.xz ... --device "NVIDIA H100 80GB HBM3"
 
 Nothing is measured here: the tuner is told the recorded times, as the search would be, batch by batch, and chooses among
 recorded programs only. The best of the records is the optimum of the grid where all of it was measured
@@ -26,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.measure.measured import Measured, read_measured
-from benchmarks.origin import command, source_commit
+from benchmarks.origin import command, folder_of, source_commit
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
@@ -34,6 +35,7 @@ from sparsesmith.tuning.cost import AnalyticCost, CostModel, Doubt
 from sparsesmith.tuning.grid import Choices, FloatArray
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 
+H200 = "NVIDIA H200"
 SHARES = (0.01, 0.02, 0.05, 0.10, 0.25)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 96)
 BATCH_PROGRAMS = 8
@@ -100,14 +102,16 @@ def main() -> None:
     parser.add_argument("--whole-grids", action="store_true", help="the records hold all that the families offer")
     parser.add_argument("--no-feedback", action="store_true", help="the cost model's order alone, for comparison")
     parser.add_argument("--batches", type=int, nargs="+", help="programs that are asked for at a time, compared")
+    parser.add_argument("--device", help="name of the GPU that the records are of; default: the cost model's")
     parser.add_argument("--out", type=Path, help="results folder; without it only the table is printed")
     options = parser.parse_args()
     cost = load_boosted_cost(options.model) if options.model else None
     words = cost.description.words if cost else all_words()
     split = None if options.split == "all" else options.split
     measured = read_measured(options.records, options.pack, words, split, options.least)
+    device = options.device or (H200 if cost is None else cost.device)
     head = {
-        "device": "h200" if cost is None else cost.device,
+        "device": device,
         "commit": source_commit(),
         "command": command("benchmarks.tuning.oracle"),
         "cost_model": "analytic" if cost is None else options.model.name,
@@ -127,7 +131,7 @@ def main() -> None:
         }
         print("\n".join(batch_table(result["batches"])))
         if options.out is not None:
-            _write(result, options.out / "h200" / "tuner-batches.json")
+            _write(result, options.out / folder_of(device) / "tuner-batches.json")
         return
     plays = [play(each, known_cost(each, cost), feedback=not options.no_feedback) for each in measured]
     result = {
@@ -138,7 +142,7 @@ def main() -> None:
     }
     print("\n".join(table(result["kinds"])))
     if options.out is not None:
-        _write(result, options.out / "h200" / ("tuner-grids.json" if options.whole_grids else "tuner.json"))
+        _write(result, options.out / folder_of(device) / ("tuner-grids.json" if options.whole_grids else "tuner.json"))
 
 
 def _write(result: Mapping[str, Any], path: Path) -> None:

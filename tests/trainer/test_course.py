@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from services.trainer.course import curves
 from services.trainer.course.__main__ import main
@@ -21,6 +22,8 @@ from services.trainer.course.lessons import Lesson, lessons_of, packed_lessons
 from services.trainer.course.posting import PostingOptions
 from sparsesmith.errors import InvalidOption, NotFound
 from sparsesmith.matrix.pack import encode_pattern, write_pack
+from sparsesmith.policy.checkpoint import load_policy, write_published_weights
+from tests.generator.tiny_policy import make_policy, write_policy
 from tests.trainer.records import make_pattern
 
 SAME, SPREAD = [0.5] * 8, [0.2, 1.2, -0.4, 0.9] * 2
@@ -285,6 +288,23 @@ def test_the_share_of_looks_at_a_busy_gpu_is_told_and_nothing_without_one() -> N
 def test_nothing_is_exported_of_a_course_that_judged_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no version was judged"):
         export(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("version", "name"), [(0, "tiny-0"), (3, "tiny-0-best-of-4-7")])
+def test_what_was_learned_is_exported_under_a_name_of_its_own(tmp_path: Path, version: int, name: str) -> None:
+    start, learned = write_policy(tmp_path / "start", make_policy()), make_policy(seed=1, version=version)
+    state, out = tmp_path / "state", tmp_path / "out"
+    (state / "policy").mkdir(parents=True)
+    course = {"policy": str(start), "arm": "best-of-4", "seed": 7}
+    (state / "course.json").write_text(json.dumps(course), encoding="utf-8")
+    Ledger(state / "ledger.jsonl").write("judged", 60.0, version=version)
+    write_published_weights(learned, state / "policy" / f"policy-{version}.safetensors")
+    assert export(state, out) == version
+    found, expected = load_policy(out), learned if version else load_policy(start)
+    assert (found.description.name, found.description.version) == (name, 0)
+    for key, weight in expected.model.state_dict().items():
+        torch.testing.assert_close(found.model.state_dict()[key], weight, check_dtype=False)
+    assert (out / "tokenizer.json").read_bytes() == (start / "tokenizer.json").read_bytes()
 
 
 def records_of(content: bytes) -> list[bytes]:
