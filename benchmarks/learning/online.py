@@ -3,7 +3,7 @@
     python -m benchmarks.learning.online keep STATE [--out benchmarks/results]     a course's folder -> results/DEVICE/online-ARM-SEED.json
     python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
     python -m benchmarks.learning.online plot [benchmarks/results/h200]            online.svg beside the results
-    python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
+    python -m benchmarks.learning.online packs FOLDER LESSONS PROBES [--variants 4]    packs of .npz: train side, with matrices made of each; core validation matrices
     python -m benchmarks.learning.online policies NAME --before FILES --after FILES    two policies by courses of the arm start -> results/DEVICE/policies-NAME.json
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
@@ -14,11 +14,10 @@ import argparse
 import csv
 import hashlib
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,9 @@ from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from benchmarks.report.results import SHIPPED
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
+from services.trainer.offline.variants import variants
 from sparsesmith.matrix.pack import encode_pattern, write_pack
-from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 Json = dict[str, Any]
 INTERPRETER = "PTX interpreter (times are estimates)"
@@ -73,7 +73,8 @@ def main() -> None:
     packing.add_argument("matrices", type=Path)
     packing.add_argument("lessons", type=Path)
     packing.add_argument("probes", type=Path)
-    packing.add_argument("--count", type=int, default=150)
+    packing.add_argument("--count", type=int, default=150, help="matrices of the train side at most")
+    packing.add_argument("--variants", type=int, default=0, help="matrices made of each of them, learned from as well")
     packing.set_defaults(run=packs)
     comparing = commands.add_parser("policies")
     comparing.add_argument("name", help="of the comparison: what the policy after has and the one before has not")
@@ -105,6 +106,7 @@ def keep(options: argparse.Namespace) -> Path:
         "course": {key: value for key, value in course.items() if key not in ("lessons", "probes", "policy")},
         "policy": _name_of(Path(course["policy"])),
         "lesson_kinds": sorted({name.partition(":")[2] for name in course["lessons"]} - {""}),
+        "lesson_matrices": len({name.partition(":")[0] for name in course["lessons"]}),
         "evaluators": next((each["evaluators"] for each in ledger.events("began")[::-1] if "evaluators" in each), None),
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,
@@ -287,13 +289,19 @@ def packs(options: argparse.Namespace) -> None:
     train = [row["name"] for row in rows if row["split"] == "train" and NNZ[0] <= int(row["nnz"]) <= NNZ[1]]
     train.sort(key=lambda name: hashlib.sha256(name.encode()).hexdigest())
     judged = [row["name"] for row in rows if row["split"] == "validation" and row["suite"] == "core"]
-    for path, names, most in ((options.lessons, train, options.count), (options.probes, judged, math.inf)):
-        files = [file for name in names if (file := options.matrices / f"{name}.npz").is_file()]
-        chosen = files if most == math.inf else files[: int(most)]
-        write_pack(
-            path, {file.stem: encode_pattern(pattern_from_scipy(scipy.sparse.load_npz(file))) for file in chosen}
-        )
-        print(f"{path}: {len(chosen)} patterns, {path.stat().st_size} bytes")
+    lessons = dict(islice(_patterns(options.matrices, train), options.count))
+    for name, pattern in list(lessons.items()):
+        lessons |= variants(name, pattern, options.variants, NNZ[1])
+    for path, patterns in ((options.lessons, lessons), (options.probes, dict(_patterns(options.matrices, judged)))):
+        write_pack(path, {name: encode_pattern(pattern) for name, pattern in patterns.items()})
+        print(f"{path}: {len(patterns)} patterns, {path.stat().st_size} bytes")
+
+
+def _patterns(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Pattern]]:
+    """Those that the folder has."""
+    for name in names:
+        if (file := folder / f"{name}.npz").is_file():
+            yield name, pattern_from_scipy(scipy.sparse.load_npz(file))
 
 
 if __name__ == "__main__":

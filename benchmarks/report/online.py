@@ -41,8 +41,8 @@ POLICIES_INTRO = (
     "Two policies that learned nothing online, judged alike: fresh samples on the core validation matrices (spmv float32 and float64, spmm with 32 columns). Intervals: 95 % over "
     "workloads, and judgements of either."
 )
-KINDS_BEFORE = 3
-"""Kinds of lessons of courses that did not keep them."""
+KINDS_BEFORE, MATRICES_BEFORE = 3, 150
+"""Kinds of lessons of courses that did not keep them, and of how many matrices."""
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
@@ -365,7 +365,9 @@ def _made(course: Json) -> Made:
     group, groups, _ = course["course"]["batch"]
     changes = "".join(f", {name}={value}" for name, value in sorted(course["course"].get("changes", {}).items()))
     kinds = len(course.get("lesson_kinds", ())) or KINDS_BEFORE
-    settings = f"lessons of {kinds} kinds, evaluators {course['evaluators']}, update {groups} x {group}{changes}"
+    matrices = course.get("lesson_matrices", MATRICES_BEFORE)
+    of = "" if matrices == MATRICES_BEFORE else f" of {matrices} matrices"
+    settings = f"lessons of {kinds} kinds{of}, evaluators {course['evaluators']}, update {groups} x {group}{changes}"
     return *_place(course), float(course["judged"][-1]["at_s"]), settings
 
 

@@ -1,15 +1,19 @@
 """What is kept of a course's folder, told of it and drawn."""
 
 import argparse
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.sparse
 
-from benchmarks.learning.online import keep, plot, policies, read, table
+from benchmarks.learning.online import keep, packs, plot, policies, read, table
+from benchmarks.matrices.split import SPLIT_FILE
 from services.trainer.course import curves
 from services.trainer.course.ledger import Ledger
+from sparsesmith.matrix.pack import pack_index
 
 FIGURES = {"pass_at_1": 0.5, "mean_reward": 0.4, "log_speed": 0.5, "best_of_n": 1.0, "different": 1.0, "workloads": 1}
 GROUP = {
@@ -126,3 +130,21 @@ def test_courses_that_were_judged_once_or_not_at_all_are_told_and_drawn(tmp_path
     drawn = Path(plot(courses, tmp_path)).read_text(encoding="utf-8")
     assert "ppo, 20 s" in drawn and "01234567" in drawn
     assert "rloo" not in drawn, "it was not judged"
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_lessons_are_matrices_of_the_train_side_and_what_is_made_of_them(tmp_path: Path, count: int) -> None:
+    with SPLIT_FILE.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if 3_000 <= int(row["nnz"]) <= 600_000]
+    train = [row["name"] for row in rows if row["split"] == "train"][:2]
+    judged = next(row["name"] for row in rows if row["split"] == "validation" and row["suite"] == "core")
+    for number, name in enumerate((*train, judged)):
+        matrix = scipy.sparse.random(200, 300, 0.1, format="csr", random_state=number)
+        scipy.sparse.save_npz(tmp_path / f"{name}.npz", matrix)
+    lessons, probes = tmp_path / "lessons.pack", tmp_path / "probes.pack"
+    packs(argparse.Namespace(matrices=tmp_path, lessons=lessons, probes=probes, count=count, variants=2))
+    names = [name.split("~") for name in pack_index(lessons)]
+    assert len(names) == 3 * min(count, 2)
+    assert {first for first, *_ in names} <= set(train)
+    assert sum(len(changes) > 0 for _, *changes in names) == 2 * min(count, 2)
+    assert list(pack_index(probes)) == [judged]

@@ -121,7 +121,13 @@ def test_a_start_that_was_judged_elsewhere_is_not_compared_with(changes: dict[st
 
 
 @pytest.mark.parametrize(
-    "changes", [{"evaluators": 1}, {"course": {"batch": [16, 16, 2]}}, {"lesson_kinds": ["spmv:float32:1"]}]
+    "changes",
+    [
+        {"evaluators": 1},
+        {"course": {"batch": [16, 16, 2]}},
+        {"lesson_kinds": ["spmv:float32:1"]},
+        {"lesson_matrices": 600},
+    ],
 )
 def test_ppo_under_other_settings_is_not_compared_with(changes: dict[str, Any]) -> None:
     lines = seed_table([make_once("ppo", 0, 0.6, **changes), make_once("expert", 0, 0.5)])
