@@ -1,10 +1,13 @@
-"""Where result files lie, and what they say of where they come from."""
+"""Where result files lie, how they are written, and what they say of where they come from."""
 
+import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sparsesmith_proto.kernel import DeviceDescription
 
@@ -37,3 +40,11 @@ def device_folder(device: DeviceDescription) -> str:
 
 def folder_of(device_name: str) -> str:
     return "h200" if "H200" in device_name else device_name.lower().replace(" ", "-")
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Written beside and renamed: a run that is killed leaves what was there before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(path)

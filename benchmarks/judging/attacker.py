@@ -43,7 +43,7 @@ import scipy.sparse
 from benchmarks.judging.hostile.attempts import Attempt, attempt
 from benchmarks.judging.hostile.mutants import corpus_digest
 from benchmarks.judging.hostile.twins import Comparison, Twins
-from benchmarks.origin import ROOT, device_folder, source_commit
+from benchmarks.origin import ROOT, device_folder, source_commit, write_result
 from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -321,9 +321,7 @@ def _write(path: Path, state: dict[str, Any], device: dict[str, Any]) -> None:
         "host": {"machine": platform.machine(), "num_cores": os.cpu_count()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps(state, indent=1) + "\n")
-    written.replace(path)
+    write_result(path, state)
 
 
 def _options() -> argparse.Namespace:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.origin import ROOT, source_commit
+from benchmarks.origin import ROOT, source_commit, write_result
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
 from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.workbench import LocalWorkbench
@@ -131,9 +131,7 @@ def _write(path: Path, state: dict[str, Any]) -> None:
         "host": {"machine": platform.machine(), "num_cores": os.cpu_count()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps(state, indent=1) + "\n")
-    written.replace(path)
+    write_result(path, state)
 
 
 def _options() -> argparse.Namespace:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.judging.apart import rows_apart
-from benchmarks.origin import RESULTS, machine, source_commit
+from benchmarks.origin import RESULTS, machine, source_commit, write_result
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter.device import InterpreterDevice
@@ -70,7 +70,7 @@ def main() -> None:
     for found in _found(paths, options, end):
         rows += found
         options.out.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
+        write_result(target, _told(rows, full_size=options.full_size))
     told = _told(rows, full_size=options.full_size)
     print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
 

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.judging.apart import rows_apart
 from benchmarks.judging.suite_evaluators import asked_flashinfer, asked_kernelbench, suite_workload
 from benchmarks.measure.tasks import Found, searched
-from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit, write_result
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
@@ -67,7 +67,7 @@ def main() -> None:
         asked = [task for task in asked if all(row["task"] != task.name for row in rows)]
         for found in _found(grader, asked, device, options, end):
             rows += found
-            path.write_text(json.dumps(told(rows, device, options.at_once), indent=1) + "\n", encoding="utf-8")
+            write_result(path, told(rows, device, options.at_once))
     told_of = told(rows, device, options.at_once)
     print(json.dumps({name: value for name, value in told_of.items() if name != "rows"}, indent=1))
 

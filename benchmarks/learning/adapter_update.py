@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.origin import RESULTS, machine, source_commit
+from benchmarks.origin import RESULTS, machine, source_commit, write_result
 from services.generator.policy.engine import Engine, EngineOptions, Sample, TokenPrompt, load_engine
 from services.generator.policy.probe_set import ProbePattern, probe_set
 from services.trainer.adapters import AdaptedModel
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         convert(options.gguf, options.folder)
     else:
         result = measured(options)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_result(options.out, result)
         print(json.dumps(result, indent=1))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.origin import RESULTS, command, source_commit
+from benchmarks.origin import RESULTS, command, source_commit, write_result
 from benchmarks.report.intervals import resampled
 from services.trainer.offline.critic_training import CriticSettings, States, read_states
 from services.trainer.offline.example_file import read_examples
@@ -76,8 +76,7 @@ def main() -> None:
         "matrices": len(named),
         "rows": rows_of(states, critic, [each.key for each in known], library_us),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
     print(json.dumps(result["rows"], indent=1))
 
 

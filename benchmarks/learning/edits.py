@@ -17,7 +17,6 @@ written after every workload; none is begun after `--seconds`.
 
 import argparse
 import asyncio
-import json
 import os
 import time
 from collections import Counter, defaultdict
@@ -36,7 +35,7 @@ from benchmarks.learning.serving import serving_sampler
 from benchmarks.matrices.suites import core_sources
 from benchmarks.measure.contest import hold
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
-from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit, write_result
 from benchmarks.report.intervals import mean_interval, resampled
 from benchmarks.tuning.beside_parent import Judge
 from benchmarks.tuning.harvest import PLANS, parent_line, parent_of, problem_of, workloads
@@ -367,8 +366,7 @@ def _write(
         "failed": dict(failed),
     }
     file = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / f"edits-{options.side}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(file, result)
     return result
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.origin import RESULTS, command, folder_of, machine, source_commit
+from benchmarks.origin import RESULTS, command, folder_of, machine, source_commit, write_result
 from services.trainer.offline.supervised_commands import inputs_of
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.prompts.arrays import ENCODER_KINDS, NUM_WINDOWS, SINGLE_NONZEROS, EncoderKind
@@ -146,10 +146,7 @@ class Results:
     def add(self, row: Row) -> None:
         """And write."""
         self.rows.append(row)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps({**self._head, "rows": self.rows}, indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(self.path)
+        write_result(self.path, {**self._head, "rows": self.rows})
         print(json.dumps(row), flush=True)
 
 

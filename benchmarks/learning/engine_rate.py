@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.learning.serving import serving_sampler
 from benchmarks.matrices.suites import Matrix, core_sources
-from benchmarks.origin import RESULTS, command, folder_of, machine, source_commit
+from benchmarks.origin import RESULTS, command, folder_of, machine, source_commit, write_result
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.generator.policy.engine import EnginePrompt, Sample
 from services.generator.policy.sampling import PolicySampler
@@ -130,8 +130,7 @@ def _write(rows: Sequence[Row], options: argparse.Namespace) -> None:
         "rows": list(rows),
     }
     path = options.out / (folder_of(name) if kind == "cuda" else "cpu") / "engine-rate.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(rows[-1]), flush=True)
 
 

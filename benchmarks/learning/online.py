@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
-from benchmarks.origin import RESULTS, folder_of, machine, source_commit
+from benchmarks.origin import RESULTS, folder_of, machine, source_commit, write_result
 from benchmarks.report.intervals import mean_interval
 from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
@@ -123,7 +123,7 @@ def keep(options: argparse.Namespace) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     name = options.name or f"{told['arm']}-{told['seed']}"
     path: Path = folder / f"online-{name}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     return path
 
 
@@ -157,8 +157,7 @@ def policies(name: str, before: Sequence[Path], after: Sequence[Path], out: Path
         },
     }
     path = out / folder_of(first["device"]["name"]) / f"policies-{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     return path
 
 

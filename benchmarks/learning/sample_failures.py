@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.matrices.suites import permuted
-from benchmarks.origin import ROOT, command, machine, source_commit
+from benchmarks.origin import ROOT, command, machine, source_commit, write_result
 from benchmarks.report.results import pass_at
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix, grader_here
@@ -151,7 +151,7 @@ def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: di
         "matrices": len({line["pattern"] for line in lines}),
         "rows": [tally.row(*kind) for kind, tally in tallies.items()],
     }
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.matrices.suites import Source, core_sources
-from benchmarks.origin import RESULTS, command, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, command, device_folder, machine, source_commit, write_result
 from benchmarks.report.results import geometric_mean
 from benchmarks.tuning.auto_worth import found
 from sparsesmith.cli.local_stack import wait_until_ready
@@ -66,8 +66,7 @@ def main() -> None:
 def _write(result: Row, options: argparse.Namespace) -> None:
     device = DeviceDescription.model_validate(result["device"])
     path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "sample-worth.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result["arms"], indent=1))
 
 

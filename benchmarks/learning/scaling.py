@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import RESULTS, ROOT, machine, source_commit
+from benchmarks.origin import RESULTS, ROOT, machine, source_commit, write_result
 
 PAGE = ROOT / "docs" / "scaling.md"
 BEGIN, END = "<!-- begin: benchmarks.learning.scaling -->", "<!-- end: benchmarks.learning.scaling -->"
@@ -159,7 +159,7 @@ def measure(options: argparse.Namespace) -> None:
         "load_average": os.getloadavg()[0],
     }
     path = RESULTS / "cpu" / "reward-stream.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result, indent=1))
 
 

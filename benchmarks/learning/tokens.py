@@ -8,7 +8,6 @@ validation side. No model knows the new one: it comes into use with weights that
 """
 
 import argparse
-import json
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from benchmarks.origin import ROOT, source_commit
+from benchmarks.origin import ROOT, source_commit, write_result
 from services.trainer.offline.data_commands import in_equal_parts
 from services.trainer.offline.records import NUM_SMS, Rendering, read_records, unusable
 from services.trainer.offline.sides import Patterns, side_of, sides_in
@@ -61,8 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "learned": {"programs": len(learned_from), "vocabulary": learned.get_vocab_size(), **asdict(LEARNED_SIZE)},
         "families": counts_of_families(counted, tokenizers),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def read_texts(paths: Iterable[Path], patterns: Sequence[Path], split: Path) -> list[Text]:

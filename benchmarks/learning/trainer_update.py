@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.origin import RESULTS, machine, source_commit
+from benchmarks.origin import RESULTS, machine, source_commit, write_result
 from services.generator.policy.probe_set import probe_set
 from services.trainer.muon import Muon
 from services.trainer.online.algorithm import LearnerOptions
@@ -81,8 +81,7 @@ def main() -> None:
         "steps": metrics["steps"],
         "muon_step_s": steps,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
     print(json.dumps(result, indent=1))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure.measured import Measured, read_measured
-from benchmarks.origin import ROOT, command, source_commit
+from benchmarks.origin import ROOT, command, source_commit, write_result
 from services.trainer.offline.example_file import read_examples
 from services.trainer.offline.prompt_pool import Device, build_pool
 from services.trainer.offline.recipe import RECORDS
@@ -87,8 +87,7 @@ def main() -> None:
         "by_operation": by_operation(expected),
         "programs_of_todays_grids": compared(measured, workloads, expected, boosted.log_costs_of),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
     print(json.dumps({name: result[name] for name in ("all_programs", "programs_of_todays_grids")}, indent=1))
 
 

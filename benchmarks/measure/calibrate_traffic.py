@@ -23,7 +23,7 @@ import scipy.optimize
 import scipy.stats
 
 from benchmarks.matrices.split import SPLIT_FILE
-from benchmarks.origin import RESULTS
+from benchmarks.origin import RESULTS, write_result
 from services.evaluator.checking.draws import draw, system_generator
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.device import BuiltMatrix, Ran
@@ -180,8 +180,7 @@ def main() -> None:
         "fitted_train": quality(train, fitted),
         "fitted_validation": quality(validation, fitted),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(options.out, result)
     print(json.dumps(result, indent=2))
 
 

@@ -26,7 +26,7 @@ import scipy.sparse
 
 from benchmarks.matrices.split import read_split
 from benchmarks.measure.choices_made import WORKLOADS
-from benchmarks.origin import RESULTS, ROOT, command, machine, source_commit
+from benchmarks.origin import RESULTS, ROOT, command, machine, source_commit, write_result
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
@@ -54,8 +54,7 @@ def main() -> None:
     if options.matrices is not None:
         result["choices"] = compared(trees, options)
         print(json.dumps(result["choices"]), flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def times(trees: Mapping[str, Path], nnz: float, options: argparse.Namespace) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 
 from benchmarks.matrices.suites import example_sources
-from benchmarks.origin import ROOT, source_commit
+from benchmarks.origin import ROOT, source_commit, write_result
 from services.evaluator.compiling.contract.facts import facts_of
 from services.evaluator.compiling.contract.flow.unset import with_registers_set
 from services.evaluator.compiling.toolchain import Toolchain
@@ -61,8 +61,7 @@ def main() -> None:
     if options.old is not None:
         result |= in_turns(sources, {"old": options.old.resolve(), "new": ROOT}, options.turns)
         print(json.dumps({key: result[key] for key in ("cpu_ms_a_program", "share_of_old")}))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def _sources(count: int) -> list[str]:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.origin import ROOT, folder_of, source_commit
+from benchmarks.origin import ROOT, folder_of, source_commit, write_result
 from sparsesmith.artifacts.launcher import current_architecture, import_cupy
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -87,10 +87,9 @@ def main() -> None:
     print(json.dumps(result["us_a_call"], indent=2), flush=True)
     folder = ROOT / "benchmarks" / "results" / (folder_of(_device()) if architecture else "cpu")
     path = options.out or folder / "operator-calls.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(path, result)
     if architecture is not None:
-        path.write_text(json.dumps(result | _on_the_gpu(options.turns), indent=2) + "\n")
+        write_result(path, result | _on_the_gpu(options.turns))
 
 
 def _options() -> argparse.Namespace:

@@ -49,7 +49,7 @@ from benchmarks.measure.dense import dense_times
 from benchmarks.measure.invention import Kinship, digest, kinships
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.measure.sputnik import Sputnik, SputnikUnusable, sputnik_times
-from benchmarks.origin import ROOT, command, device_folder, source_commit
+from benchmarks.origin import ROOT, command, device_folder, source_commit, write_result
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import fill_numbers, parse_text
 from services.evaluator.compiling.compiler import Compiler
@@ -257,10 +257,7 @@ class SuiteResult:
         self._write()
 
     def _write(self) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._file.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(self._content(), indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(self._file)
+        write_result(self._file, self._content())
 
     def missing(self) -> list[str]:
         """Matrices of the suite that were not measured."""

@@ -33,7 +33,7 @@ from benchmarks.measure.task_groups import (
     require_one_device,
     slower_than_a_library,
 )
-from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit, write_result
 from benchmarks.report.results import geometric_mean
 from services.evaluator.checking.draws import draw_inputs, kinds_of
 from services.evaluator.compiling.compiler import Compiler
@@ -141,7 +141,7 @@ def main() -> None:
 
 def _write(path: Path, rows: list[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> None:
     result = told(rows, device, options) | {"commit": _commits(rows)}
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
 
 
 def tuned(

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.origin import RESULTS, machine, source_commit
+from benchmarks.origin import RESULTS, machine, source_commit, write_result
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client
 from sparsesmith.runtime.ports import free_port
@@ -73,8 +73,7 @@ def main() -> None:
         "requests": rows,
     }
     path = options.out / "cpu" / "budgets.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result, indent=1))
 
 

@@ -6,7 +6,6 @@ Processor seconds beside the clock's: on a busy machine the second counts the ne
 """
 
 import argparse
-import json
 import os
 import resource
 import subprocess
@@ -18,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.origin import RESULTS, machine, source_commit
+from benchmarks.origin import RESULTS, machine, source_commit, write_result
 
 COMPLETION = {"_SPARSESMITH_COMPLETE": "complete_bash", "COMP_WORDS": "sparsesmith ", "COMP_CWORD": "1"}
 INVOCATIONS: tuple[tuple[str, tuple[str, ...], Mapping[str, str]], ...] = (
@@ -58,7 +57,7 @@ def main() -> None:
         "runs": options.runs,
         "invocations": [asdict(invocation) for invocation in invocations],
     }
-    options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def measured(name: str, arguments: tuple[str, ...], environment: Mapping[str, str], *, runs: int) -> Started:

@@ -36,7 +36,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import RESULTS, ROOT, source_commit
+from benchmarks.origin import RESULTS, ROOT, source_commit, write_result
 from benchmarks.service.compose_engine import Engine, EngineFailed, find_engine
 from sparsesmith.client.clients import Client
 from sparsesmith.errors import SparsesmithError
@@ -445,8 +445,7 @@ def main() -> int:
         "steps": trial.steps,
     }
     place = options.out / "cpu" / "containers.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(place, result)
     return 0
 
 

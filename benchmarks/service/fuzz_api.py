@@ -10,7 +10,6 @@ a job again, of one that is there: a generated id is that of none. Exits with 1 
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.origin import ROOT, source_commit
+from benchmarks.origin import ROOT, source_commit, write_result
 from sparsesmith.operations.imported.folder import VARIABLE
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
@@ -101,7 +100,7 @@ def main() -> int:
         "exit_code": run.returncode or on_a_job.returncode,
         "seconds": round(seconds, 1),
     }
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(options.out, result)
     return 1 if result["exit_code"] or num_defects else 0
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from benchmarks.origin import ROOT
+from benchmarks.origin import ROOT, write_result
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
@@ -193,8 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
             idle.append(generator.resident("VmRSS"))
             uploads.append(generator.measure(name, body, pattern))
         print(f"{name}: {uploads[-1].ratio:.2f} x the pattern until accepted  {uploads[-1]}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report(uploads, max(idle)), indent=2) + "\n")
+    write_result(options.out, report(uploads, max(idle)))
     return 0
 
 

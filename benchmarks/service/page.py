@@ -9,7 +9,6 @@ busy machine the clock counts the neighbours as well.
 """
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from benchmarks.origin import RESULTS, ROOT, machine, source_commit
+from benchmarks.origin import RESULTS, ROOT, machine, source_commit, write_result
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.processes import start, stop
@@ -85,7 +84,7 @@ def main() -> None:
         "uploads": [asdict(upload) for upload in uploads],
         "event_to_pixel": asdict(events),
     }
-    options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(options.out, result)
 
 
 def matrices(folder: Path, nnz: int) -> list[Path]:

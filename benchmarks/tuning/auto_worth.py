@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.matrices.suites import Matrix, core_sources
-from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit, write_result
 from benchmarks.report.results import geometric_mean
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client, matrix_file
@@ -65,8 +65,7 @@ def main() -> None:
 def _write(result: dict[str, Any], options: argparse.Namespace) -> None:
     device = DeviceDescription.model_validate(result["device"])
     path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "auto-worth.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps({name: value for name, value in result.items() if name != "matrices"}, indent=1))
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import RESULTS, command, folder_of
+from benchmarks.origin import RESULTS, command, folder_of, write_result
 from benchmarks.report.intervals import geometric_interval
 from benchmarks.report.results import LOSS, geometric_mean
 
@@ -40,8 +40,7 @@ def main() -> None:
         "rows": {name: kind["rows"] for name, kind in kinds.items()},
     }
     path = options.out / folder_of(first["device"]["name"]) / "cost-elsewhere.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result["kinds"], indent=1))
 
 

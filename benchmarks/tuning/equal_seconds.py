@@ -62,7 +62,7 @@ import numpy as np
 
 from benchmarks.matrices.suites import Matrix, Source, core_sources, generated_sources
 from benchmarks.measure.invention import digest
-from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, ROOT, command, device_folder, machine, source_commit, write_result
 from benchmarks.report.policy import arm_gains
 from benchmarks.tuning.arms import (
     ARMS,
@@ -194,10 +194,7 @@ class _Results:
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(self.told(), indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(self._path)
+        write_result(self._path, self.told())
 
     def told(self) -> Row:
         return {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure.measured import MatrixEntry, matrix_entries
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import device_folder, source_commit, write_result
 from benchmarks.report.results import NNZ_CLASSES, geometric_mean
 from services.trainer.offline.text_files import open_text
 from sparsesmith_proto.kernel import DeviceDescription
@@ -81,8 +81,7 @@ def report(harvest: Path, out: Path, command: str) -> dict[str, Any]:
         "by_mutator": _grouped(mutants, lambda line: _mutators(line["deed"])),
     }
     file = out / device_folder_of(head["device"]) / "harvest.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(file, result)
     return result
 
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import ROOT, command, device_folder, source_commit
+from benchmarks.origin import ROOT, command, device_folder, source_commit, write_result
 from benchmarks.tuning.winners import Winner, patterns_of, read_winners, spread
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -198,9 +198,7 @@ def _write(out: Path, options: argparse.Namespace, rows: Sequence[Row], device: 
         "failures": failures[:MOST_FAILURES],
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    written = out.with_suffix(".part")
-    written.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    written.replace(out)
+    write_result(out, result)
 
 
 def _short(entry: Row) -> Row:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.origin import RESULTS, command, folder_of, source_commit
+from benchmarks.origin import RESULTS, command, folder_of, source_commit, write_result
 from benchmarks.report.intervals import Interval, resampled
 from benchmarks.tuning.harvested import read_lines
 from sparsesmith.mutation.catalogue import SEPARATOR
@@ -53,8 +53,7 @@ def main() -> None:
         "shares": shares(changes),
     }
     path = options.out / folder_of(head["device"]["name"]) / "mutator-worth.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result["shares"], indent=1))
 
 

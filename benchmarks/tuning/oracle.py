@@ -15,7 +15,6 @@ grading where the records have them.
 """
 
 import argparse
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.measure.measured import Measured, read_measured
-from benchmarks.origin import command, folder_of, source_commit
+from benchmarks.origin import command, folder_of, source_commit, write_result
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
@@ -131,7 +130,7 @@ def main() -> None:
         }
         print("\n".join(batch_table(result["batches"])))
         if options.out is not None:
-            _write(result, options.out / folder_of(device) / "tuner-batches.json")
+            write_result(options.out / folder_of(device) / "tuner-batches.json", result)
         return
     plays = [play(each, known_cost(each, cost), feedback=not options.no_feedback) for each in measured]
     result = {
@@ -142,12 +141,9 @@ def main() -> None:
     }
     print("\n".join(table(result["kinds"])))
     if options.out is not None:
-        _write(result, options.out / folder_of(device) / ("tuner-grids.json" if options.whole_grids else "tuner.json"))
-
-
-def _write(result: Mapping[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_result(
+            options.out / folder_of(device) / ("tuner-grids.json" if options.whole_grids else "tuner.json"), result
+        )
 
 
 def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:

@@ -28,7 +28,7 @@ from typing import Any, get_args
 
 from benchmarks.learning.serving import serving_sampler
 from benchmarks.measure.tasks import Tasks
-from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit, write_result
 from benchmarks.report.results import geometric_mean, pass_at
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
@@ -193,7 +193,7 @@ class _Ablation:
         self.rows.append(row)
         print(json.dumps(row), flush=True)
         result = told(self.rows, self.device, self.options)
-        self.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_result(self.path, result)
 
 
 @asynccontextmanager
@@ -308,7 +308,7 @@ def summarize(path: Path) -> None:
     """The figures of the model in a result file once more, from its rows; the rest stays."""
     result = json.loads(path.read_text(encoding="utf-8"))
     result["model"] = model_figures(result["rows"])
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(json.dumps(result["model"], indent=1))
 
 

@@ -8,7 +8,6 @@ counts the workloads where its program is the fastest. Families that nobody woul
 """
 
 import argparse
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure.measured import MatrixEntry, Record, matrix_entries, read_records
+from benchmarks.origin import write_result
 from sparsesmith.families import FAMILIES
 
 NNZ_CLASSES = (("< 1e5", 0.0, 1e5), ("1e5-1e6", 1e5, 1e6), (">= 1e6", 1e6, math.inf))
@@ -69,8 +69,7 @@ def main() -> None:
     print("\n".join(table(kinds)))
     if options.out is not None:
         path = options.out / options.device / "strategy-worth.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_result(path, result)
 
 
 def best_times(

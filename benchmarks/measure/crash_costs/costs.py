@@ -19,7 +19,7 @@ import scipy.sparse
 from benchmarks.judging.judge import CRASHING
 from benchmarks.measure import crash_costs
 from benchmarks.measure.compiled_sources import TICK_S
-from benchmarks.origin import ROOT, device_folder, source_commit
+from benchmarks.origin import ROOT, device_folder, source_commit, write_result
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
@@ -92,8 +92,7 @@ def _write(
     }
     print(json.dumps({name: result[name] for name in ("spare", "together", "seconds_a_crash")}), flush=True)
     out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "crash-costs.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(out, result)
 
 
 CompiledProgram = tuple[KernelProgram, Compiled]
