@@ -9,11 +9,12 @@ seconds of the training loop, so that one with more soft tokens makes fewer step
 `evaluate`). Prompts are sampled before the clock starts.
 
 The result file, results/DEVICE/encoders.json, is written after every training. The same command goes on where it was stopped: rows of this
-commit, device, settings and files are kept, those that failed are made again; rows of others are replaced. Policies, and what each stage
-said, lie in `--work`.
+commit, device, settings and files are kept, those that failed are made again; rows of others are replaced. On several GPUs it may run beside itself,
+each with its own `--encoders` or `--seeds`. Policies, and what each stage said, lie in `--work`.
 """
 
 import argparse
+import fcntl
 import json
 import subprocess
 import sys
@@ -129,25 +130,35 @@ class Results:
             },
             "inputs": inputs_of([*weights, *files]),
         }
-        self.rows = self._kept()
+        self.rows = [row for row in self._written() if "failed" not in row]
 
-    def _kept(self) -> list[Row]:
+    def _written(self) -> list[Row]:
         if not self.path.is_file():
             return []
         before = json.loads(self.path.read_text(encoding="utf-8"))
         if other := [name for name in SAME if before.get(name) != self._head[name]]:
             print(f"{self.path} is of another run ({', '.join(other)}): it is replaced", file=sys.stderr, flush=True)
             return []
-        return [row for row in before["rows"] if "failed" not in row]
+        rows: list[Row] = before["rows"]
+        return rows
 
     def knows(self, encoder: EncoderKind, seed: int) -> bool:
-        return any((row["encoder"], row["seed"]) == (encoder, seed) for row in self.rows)
+        return (encoder, seed) in map(_key, self.rows)
 
     def add(self, row: Row) -> None:
-        """And write."""
+        """And write, beside what another run of the same comparison, on another GPU, has added meanwhile."""
         self.rows.append(row)
-        write_result(self.path, {**self._head, "rows": self.rows})
+        own = {*map(_key, self.rows)}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_name(".encoders.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            others = [each for each in self._written() if _key(each) not in own]
+            write_result(self.path, {**self._head, "rows": [*others, *self.rows]})
         print(json.dumps(row), flush=True)
+
+
+def _key(row: Row) -> tuple[EncoderKind, int]:
+    return row["encoder"], row["seed"]
 
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -110,6 +110,15 @@ def test_rows_of_another_commit_are_replaced_and_it_is_said(
         assert (read(tmp_path)["commit"], len(read(tmp_path)["rows"])) == (commit, known + 1)
 
 
+def test_runs_beside_each_other_keep_the_rows_of_both(command: list[str], tmp_path: Path) -> None:
+    first, second = (Results(options_of(command)) for _ in range(2))
+    for results, encoder, seed in ((first, "profiled", 0), (second, "blind", 0), (first, "profiled", 1)):
+        results.add(make_row(encoder, seed))
+    found = [(row["encoder"], row["seed"]) for row in read(tmp_path)["rows"]]
+    assert sorted(found) == [("blind", 0), ("profiled", 0), ("profiled", 1)]
+    assert len(Results(options_of(command)).rows) == 3
+
+
 def test_a_language_model_without_weights_is_refused_at_once(command: list[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="holds no weights"):
         main([str(tmp_path), *command[1:]])
