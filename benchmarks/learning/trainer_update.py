@@ -28,7 +28,7 @@ from services.trainer.online.prompts import Asked
 from services.trainer.opened_policy import load_networks
 from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
-from sparsesmith.policy.checkpoint import load_description
+from sparsesmith.policy.description import load_description
 from sparsesmith.policy.embedding import text_token_ids
 from sparsesmith.prompts.arrays import PROFILED, EncoderKind, prompt_inputs
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, Mismatch, Prompt, Sampled

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from services.trainer.offline.supervised_commands import fresh_networks
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, save_policy, save_tokenizer
+from sparsesmith.policy.checkpoint import Policy, save_policy, save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderKind
 
 NAME = "pretrained"

@@ -18,7 +18,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from services.trainer.optimizers import Optimizer
 from services.trainer.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS
-from sparsesmith.policy.checkpoint import ENCODER_PREFIX, Policy, PolicyDescription, write_published_weights
+from sparsesmith.policy.checkpoint import Policy, write_published_weights
+from sparsesmith.policy.description import ENCODER_PREFIX, PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder, PromptBatch
 from sparsesmith.prompts.arrays import FEATURE_VERSIONS
 from sparsesmith_proto.message import Digest, PolicyVersion

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from sparsesmith.elements import WIDE_TYPES
-from sparsesmith.errors import InvalidOption
+from sparsesmith.policy.description import (
+    DESCRIPTION_FILE,
+    ENCODER_FILE,
+    ENCODER_PREFIX,
+    PolicyDescription,
+    load_description,
+)
 from sparsesmith.policy.encoder import MatrixEncoder
-from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderKind
-from sparsesmith_proto.message import ElementType
 
 MAX_SHARD_BYTES = 15_900_000
 """Shards stay below what code hosts and slow links take in one piece."""
 
-ENCODER_PREFIX = "encoder."
-ENCODER_FILE = "encoder.safetensors"
-DESCRIPTION_FILE = "policy.json"
 TOKENIZER_CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "pad_token": "<pad>",
@@ -41,28 +41,6 @@ TOKENIZER_CONFIG = {
     "clean_up_tokenization_spaces": False,
     "model_max_length": 4096,
 }
-
-
-FIRST_OPERATIONS = ("spmv", "spmm")
-"""Of policies that do not say what they were trained on."""
-
-
-@dataclass(frozen=True)
-class PolicyDescription:
-    """policy.json."""
-
-    name: str
-    encoder: EncoderKind = "structural"
-    feature_version: int = 1
-    """Of FEATURE_VERSIONS for this encoder."""
-    version: int = 0
-    """Policy version of these weights."""
-    element_types: tuple[ElementType, ...] = WIDE_TYPES
-    """What it was trained to write programs for."""
-    training: Mapping[str, Any] = field(default_factory=dict)
-    """Reports of the stages that made them."""
-    operations: tuple[str, ...] = FIRST_OPERATIONS
-    """Those that it was trained on."""
 
 
 @dataclass(frozen=True)
@@ -95,33 +73,6 @@ def load_language_model(folder: Path, dtype: torch.dtype = torch.float32) -> Qwe
     """The language model of a folder, on the CPU."""
     model: Qwen3ForCausalLM = Qwen3ForCausalLM.from_pretrained(folder, dtype=dtype)
     return model
-
-
-def load_description(folder: Path) -> PolicyDescription:
-    """policy.json. Raises InvalidOption where the folder was made for other features."""
-    written = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
-    element_types = tuple(written.get("element_types", WIDE_TYPES))
-    operations = tuple(written.get("operations", FIRST_OPERATIONS))
-    description = PolicyDescription(**{**written, "element_types": element_types, "operations": operations})
-    _check_features(folder, description)
-    return description
-
-
-def _check_features(folder: Path, description: PolicyDescription) -> None:
-    kind, version = description.encoder, description.feature_version
-    if kind not in ENCODER_KINDS:
-        known = ", ".join(ENCODER_KINDS)
-        raise InvalidOption(
-            f"{folder} has an encoder {kind!r} (known: {known})", field="policy_dir", value=kind, limit=known
-        )
-    expected = FEATURE_VERSIONS[kind]
-    if version != expected:
-        raise InvalidOption(
-            f"{folder} was trained on {kind} features of version {version}, these are of version {expected}",
-            field="policy_dir",
-            value=version,
-            limit=expected,
-        )
 
 
 def save_language_model(model: Qwen3ForCausalLM, folder: Path) -> None:

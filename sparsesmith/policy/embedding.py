@@ -13,7 +13,7 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from sparsesmith.policy.checkpoint import ENCODER_FILE, ENCODER_PREFIX, load_description
+from sparsesmith.policy.description import ENCODER_FILE, ENCODER_PREFIX, load_description
 from sparsesmith.policy.encoder import MatrixEncoder, collate
 from sparsesmith.prompts.arrays import EncoderKind, PromptInputs
 

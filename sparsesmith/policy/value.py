@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_description, load_policy, save_policy
+from sparsesmith.policy.checkpoint import Policy, load_policy, save_policy
+from sparsesmith.policy.description import PolicyDescription, load_description
 from sparsesmith.policy.embedding import token_id
 from sparsesmith.policy.encoder import MatrixEncoder, PromptBatch, collate
 from sparsesmith.prompts.arrays import PromptInputs

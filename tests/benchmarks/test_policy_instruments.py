@@ -25,7 +25,7 @@ from benchmarks.report.policy import (
 )
 from benchmarks.tuning.arms import ARMS
 from services.generator.policy.engine import EmbeddingPrompt, InvalidPrompt, Sample
-from services.generator.policy.matrix_policy import MatrixPrompts
+from services.generator.policy.matrix_prompts import MatrixPrompts
 from sparsesmith.families import FamilyInstance
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.policy.embedding import load_embedder

@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.learning.untaught import main
-from sparsesmith.policy.checkpoint import load_description, load_language_model, load_policy
+from sparsesmith.policy.checkpoint import load_language_model, load_policy
+from sparsesmith.policy.description import load_description
 
 MODEL = Path(__file__).parents[2] / "models" / "sparsesmith-28m"
 

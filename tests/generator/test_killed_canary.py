@@ -16,7 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sparsesmith.policy.checkpoint import ENCODER_PREFIX, Policy
+from sparsesmith.policy.checkpoint import Policy
+from sparsesmith.policy.description import ENCODER_PREFIX
 from sparsesmith.policy.embedding import load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.transport.connection import Redis, connect

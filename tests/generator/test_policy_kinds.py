@@ -13,7 +13,7 @@ from services.generator.policy.matrix_policy import MatrixPolicy
 from services.generator.policy.text_policy import TextPolicy, TextPrompts
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith.policy.description import DESCRIPTION_FILE, ENCODER_FILE
 from sparsesmith.prompts.dialogue import Line
 from tests.generator.orders import make_prompt, make_task
 from tests.generator.tiny_policy import make_policy, write_policy

@@ -15,7 +15,7 @@ from services.generator.search import STRATEGIES, Batch, Sources, Standing
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith.operations import Problem
-from sparsesmith.policy.checkpoint import load_description
+from sparsesmith.policy.description import load_description
 from tests.generator.orders import make_order, make_pattern, make_task, make_workload
 from tests.generator.tiny_policy import make_policy, write_policy
 

@@ -9,7 +9,7 @@ import torch
 
 from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.matrix_policy import MatrixPrompts
+from services.generator.policy.matrix_prompts import MatrixPrompts
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.text_policy import TextPrompts
 from services.generator.policy.value_filter import ValueFilter
@@ -21,7 +21,8 @@ from services.trainer.online.prompts import Asked
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, PolicyDescription, save_tokenizer
+from sparsesmith.policy.checkpoint import save_tokenizer
+from sparsesmith.policy.description import DESCRIPTION_FILE, ENCODER_FILE, PolicyDescription
 from sparsesmith.policy.value import ValueModel, save_value_model
 from sparsesmith.program.program import parse_program
 from sparsesmith.prompts.arrays import prompt_inputs

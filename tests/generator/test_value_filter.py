@@ -7,7 +7,8 @@ import torch
 
 from services.generator.policy.value_filter import ValueFilter, value_filter
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import PolicyDescription, save_tokenizer
+from sparsesmith.policy.checkpoint import save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.value import ValueModel, load_judge, save_value_model
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import Candidate, Sampled, UserWritten

@@ -6,13 +6,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from sparsesmith.policy.checkpoint import (
-    Policy,
-    PolicyDescription,
-    save_policy,
-    save_tokenizer,
-    write_published_weights,
-)
+from sparsesmith.policy.checkpoint import Policy, save_policy, save_tokenizer, write_published_weights
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith_proto.policy import PolicyAnnouncement
 

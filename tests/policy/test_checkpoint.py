@@ -11,14 +11,8 @@ from tokenizers import Tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import (
-    Policy,
-    PolicyDescription,
-    load_policy,
-    save_policy,
-    save_tokenizer,
-    write_published_weights,
-)
+from sparsesmith.policy.checkpoint import Policy, load_policy, save_policy, save_tokenizer, write_published_weights
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.embedding import load_embedder
 from sparsesmith.policy.encoder import MatrixEncoder
 from tests.policy.test_encoder import TOKENIZER, make_inputs

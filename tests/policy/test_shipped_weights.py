@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from sparsesmith.policy.checkpoint import ENCODER_FILE, load_policy
+from sparsesmith.policy.checkpoint import load_policy
+from sparsesmith.policy.description import ENCODER_FILE
 from sparsesmith.prompts.header import ARCHITECTURES, FIRST_HEADER_SIZES, HEADER_SIZES, header, rows_of_first_table
 from tests.policy.embed_shipped import KNOWN, LATER, SHIPPED
 

@@ -11,7 +11,8 @@ from services.trainer.offline.retokenizing import under_tokenizer
 from services.trainer.policy_model import new_language_model
 from services.trainer.tokenizer import SPECIAL_TOKENS, TokenizerSize, encode_program, load_tokenizer, train_tokenizer
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_policy, save_policy, save_tokenizer
+from sparsesmith.policy.checkpoint import Policy, load_policy, save_policy, save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder
 from tests.trainer.conftest import TINY, make_program
 

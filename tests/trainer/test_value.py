@@ -25,7 +25,8 @@ from services.trainer.offline.value_training import (
     value_loss,
 )
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import PolicyDescription, save_tokenizer
+from sparsesmith.policy.checkpoint import save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.value import ValueModel, load_judge, load_value_model, padded, save_value_model
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload

@@ -13,7 +13,8 @@ from services.trainer.opened_policy import load_networks
 from services.trainer.policy_model import CRITIC_TOKEN, PolicyNetworks
 from services.trainer.value_critic import ValueCritic, expected_rewards
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import PolicyDescription, save_tokenizer
+from sparsesmith.policy.checkpoint import save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.value import ValueModel, padded, save_value_model
 from tests.generator.tiny_policy import make_policy, make_tokenizer, write_policy
 from tests.trainer.records import make_batch, make_record, make_sampled

@@ -1,17 +1,11 @@
 """Policies with a matrix encoder: the matrix enters the language model as embeddings."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
-from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt, InvalidPrompt
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.worker_extension import ENCODER_PREFIX
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_description
-from sparsesmith.policy.embedding import MAX_PARENT_TOKENS, PromptEmbedder, load_embedder
-from sparsesmith.prompts.arrays import prompt_inputs
-from sparsesmith_proto.kernel import Parent, Prompt, Workload
-from sparsesmith_proto.message import EncoderName, PolicyVersion
+from sparsesmith.policy.description import DESCRIPTION_FILE, ENCODER_FILE, load_description
 
 
 class MatrixPolicy:
@@ -25,38 +19,7 @@ class MatrixPolicy:
     def name_of(self, folder: Path) -> str:
         return load_description(folder).name
 
-    def prompt_writer(self, folder: Path) -> "MatrixPrompts":
+    def prompt_writer(self, folder: Path) -> PromptWriter:
+        from services.generator.policy.matrix_prompts import MatrixPrompts  # Reads torch: a server listens without.
+
         return MatrixPrompts(folder)
-
-
-class MatrixPrompts:
-    """Prompts as embeddings; see PromptWriter."""
-
-    def __init__(self, folder: Path) -> None:
-        self._shipped = load_embedder(folder)
-        self._in_use: tuple[PromptEmbedder, PolicyVersion] = self._shipped, 0
-        self.encoder: EncoderName = self._shipped.encoder.kind
-        self.element_types = load_description(folder).element_types
-        self.operations = load_description(folder).operations
-
-    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        """See PromptWriter. Raises InvalidPrompt for a parent that would be cut."""
-        embedder, version = self._in_use
-        if prompt.parent is not None:
-            _check_is_shown_whole(embedder, prompt.parent)
-        return EmbeddingPrompt(embedder.embed([prompt_inputs(pattern, workload, prompt)])[0], version)
-
-    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
-        return partial(self._use, self._shipped.with_weights(weights), version)
-
-    def use_shipped(self) -> None:
-        self._use(self._shipped, 0)
-
-    def _use(self, embedder: PromptEmbedder, version: PolicyVersion) -> None:
-        self._in_use = embedder, version
-
-
-def _check_is_shown_whole(embedder: PromptEmbedder, parent: Parent) -> None:
-    num_tokens = embedder.num_tokens(parent.program)
-    if num_tokens > MAX_PARENT_TOKENS:
-        raise InvalidPrompt(f"a parent of {num_tokens} tokens: the policy is shown at most {MAX_PARENT_TOKENS}")

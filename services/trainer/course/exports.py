@@ -9,7 +9,8 @@ from safetensors.torch import load_file
 
 from services.trainer.course.ledger import Ledger
 from sparsesmith.errors import NotFound
-from sparsesmith.policy.checkpoint import ENCODER_PREFIX, load_policy, save_policy
+from sparsesmith.policy.checkpoint import load_policy, save_policy
+from sparsesmith.policy.description import ENCODER_PREFIX
 from sparsesmith_proto.message import PolicyVersion
 
 BESIDE = ("tokenizer.json", "tokenizer_config.json")

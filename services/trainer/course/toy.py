@@ -18,7 +18,8 @@ from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicyNetworks, PolicySize, new_language_model, text_batch
 from services.trainer.tokenizer import BOS_ID, TokenizerSize, encode_program, train_tokenizer
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, save_policy, save_tokenizer
+from sparsesmith.policy.checkpoint import Policy, save_policy, save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder, collate
 from sparsesmith.prompts.arrays import PromptInputs, prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload

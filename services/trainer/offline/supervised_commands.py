@@ -28,14 +28,8 @@ from services.trainer.offline.teaching import mixed
 from services.trainer.policy_model import PolicyNetworks, num_parameters
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.policy.checkpoint import (
-    Policy,
-    PolicyDescription,
-    load_language_model,
-    load_policy,
-    save_policy,
-    save_tokenizer,
-)
+from sparsesmith.policy.checkpoint import Policy, load_language_model, load_policy, save_policy, save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderKind

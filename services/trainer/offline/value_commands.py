@@ -17,7 +17,8 @@ from services.trainer.offline.targets import TargetRule
 from services.trainer.offline.value_training import Programs, ValueSettings, judged, train_value_model
 from services.trainer.policy_model import PolicySize, new_language_model, num_parameters
 from services.trainer.tokenizer import load_tokenizer
-from sparsesmith.policy.checkpoint import PolicyDescription, load_policy, save_tokenizer
+from sparsesmith.policy.checkpoint import load_policy, save_tokenizer
+from sparsesmith.policy.description import PolicyDescription
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.policy.value import ValueModel, save_value_model
 from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS
