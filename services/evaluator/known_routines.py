@@ -14,7 +14,9 @@ class Others(Protocol):
         """None where they do not know."""
         ...
 
-    def tell(self, workload: Workload, baselines: Baselines) -> None: ...
+    def agreed(self, workload: Workload, baselines: Baselines) -> Baselines:
+        """These, told to the others; or what one of them has told meanwhile."""
+        ...
 
 
 class KnownRoutines:
@@ -39,6 +41,4 @@ class KnownRoutines:
 
     def _timed(self, workload: Workload, workbench: Workbench) -> Baselines:
         baselines = workbench.baselines()
-        if self._others is not None:
-            self._others.tell(workload, baselines)
-        return baselines
+        return baselines if self._others is None else self._others.agreed(workload, baselines)

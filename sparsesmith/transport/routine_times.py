@@ -5,6 +5,8 @@ sparsesmith:routines:DEVICE:WORKLOAD   the first that was told, for an hour
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic import ValidationError
 
@@ -30,24 +32,34 @@ class RoutineTimes:
 
     def find(self, workload: Workload) -> Baselines | None:
         """None where nobody has told any lately, or what was told cannot be read."""
-        try:
-            with answering():
-                text = self._connection.get(self._key(workload))
-            return None if text is None else Baselines.model_validate_json(text)
-        except (Unavailable, ValidationError) as error:
-            log.warning("routines of others: %s", error)
-            return None
+        with _or_unknown():
+            return self._read(self._connection.get(self._key(workload)))
+        return None
 
-    def tell(self, workload: Workload, baselines: Baselines) -> None:
-        """What was told before stays, so that all who ask hold kernels against the same times."""
-        try:
-            with answering():
-                self._connection.set(self._key(workload), baselines.model_dump_json(), ex=KEPT_S, nx=True)
-        except Unavailable as error:
-            log.warning("routines for others: %s", error)
+    def agreed(self, workload: Workload, baselines: Baselines) -> Baselines:
+        """What one that timed at the same time has told; else these, which the others find from now on. So all hold
+        kernels against the same times."""
+        with _or_unknown():
+            text = baselines.model_dump_json()
+            before = self._read(self._connection.set(self._key(workload), text, ex=KEPT_S, nx=True, get=True))
+            return before or baselines
+        return baselines
+
+    def _read(self, text: object) -> Baselines | None:
+        return Baselines.model_validate_json(text) if isinstance(text, bytes | str) else None
 
     def _key(self, workload: Workload) -> str:
         return f"{_PREFIX}{self._device}:{_digest(workload.model_dump_json())}"
+
+
+@contextmanager
+def _or_unknown() -> Iterator[None]:
+    """Goes on behind the block, with a word in the log."""
+    try:
+        with answering():
+            yield
+    except (Unavailable, ValidationError) as error:
+        log.warning("routines that others timed are not known: %s", error)
 
 
 def _digest(text: str) -> str:
