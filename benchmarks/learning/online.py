@@ -30,6 +30,7 @@ from benchmarks.report.intervals import mean_interval
 from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from benchmarks.report.results import SHIPPED
+from services.trainer.course.arms import ARMS
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
 from services.trainer.offline.variants import variants
@@ -227,11 +228,12 @@ def table(results: Sequence[Json], folder: Path) -> str:
 def plot(results: Sequence[Json], folder: Path) -> str:
     """Judgements over seconds of learning: a row a commit, a panel a figure, a line an arm and length of course; points are
     seeds. The line of courses that were judged once begins at the mean of all that was judged before it learned, of their
-    commit. Courses that did not begin at the policy that ships lie elsewhere, and are in the table alone."""
+    commit. Courses that did not begin at the policy that ships, or showed it nothing of a matrix, lie elsewhere, and are in
+    the table alone."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    shown = [each for each in results if each["judgements"] and each.get("policy", SHIPPED) == SHIPPED]
+    shown = [each for each in results if each["judgements"] and _begins_as_shipped(each)]
     learned = [each for each in shown if each["arm"] != "start"]
     commits = list(dict.fromkeys(each["commit"] for each in sorted(learned, key=lambda course: course["date"])))
     with matplotlib.rc_context(STYLE):
@@ -249,6 +251,11 @@ def plot(results: Sequence[Json], folder: Path) -> str:
         path = folder / "online.svg"
         figure.savefig(path, metadata={"Date": None})
     return str(path)
+
+
+def _begins_as_shipped(course: Json) -> bool:
+    arm = ARMS.get(course["arm"])
+    return course.get("policy", SHIPPED) == SHIPPED and (arm is None or arm.encoder is None)
 
 
 def _draw(panels: Sequence[Any], courses: Sequence[Json]) -> None:

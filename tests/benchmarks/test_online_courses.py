@@ -132,6 +132,15 @@ def test_courses_that_were_judged_once_or_not_at_all_are_told_and_drawn(tmp_path
     assert "rloo" not in drawn, "it was not judged"
 
 
+def test_a_course_that_was_shown_no_matrix_is_told_and_not_drawn(tmp_path: Path) -> None:
+    for name, arm in (("a", "start"), ("b", "rloo"), ("c", "blind")):
+        kept(make_state(tmp_path / name, arm, 0.0 if arm == "start" else 20.0, evaluators=1), tmp_path)
+    courses = read(tmp_path / "h200")
+    assert "| blind |" in table(courses, tmp_path)
+    drawn = Path(plot(courses, tmp_path)).read_text(encoding="utf-8")
+    assert "rloo, 20 s" in drawn and "blind" not in drawn, "it did not begin where the others did"
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_lessons_are_matrices_of_the_train_side_and_what_is_made_of_them(tmp_path: Path, count: int) -> None:
     with SPLIT_FILE.open(encoding="utf-8") as file:
