@@ -27,6 +27,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.known_routines import KnownRoutines
 from services.evaluator.known_times import KnownTimes, rival_of
 from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
+from services.evaluator.remembered import remembered
 from services.evaluator.sanitizing.winners import Batch, WinnersGate
 from services.evaluator.stages import Stages
 from sparsesmith.errors import SparsesmithError, Unavailable
@@ -190,11 +191,7 @@ class Grader:
         if job.search is None:
             return {}
         key = f"{job.search} {job.workload.model_dump_json()}"
-        known = self._known.setdefault(key, {})
-        self._known.move_to_end(key)
-        while len(self._known) > MAX_SEARCHES:
-            self._known.popitem(last=False)
-        return known
+        return remembered(self._known, key, dict, MAX_SEARCHES)
 
     def _started(self) -> None:
         try:

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from services.evaluator.isolation.workbench import Workbench
+from services.evaluator.remembered import remembered
 from sparsesmith_proto.kernel import Baselines, Workload
 
 
@@ -29,16 +30,9 @@ class KnownRoutines:
 
     def of(self, workload: Workload, workbench: Workbench) -> Baselines:
         """Timed on the workbench where nobody knows. Raises Unavailable, as `workbench.baselines` does."""
-        if workload not in self._baselines:
-            self._baselines[workload] = self._found(workload) or self._timed(workload, workbench)
-        self._baselines.move_to_end(workload)
-        while len(self._baselines) > self._most:
-            self._baselines.popitem(last=False)
-        return self._baselines[workload]
+        return remembered(self._baselines, workload, lambda: self._found(workload, workbench), self._most)
 
-    def _found(self, workload: Workload) -> Baselines | None:
-        return None if self._others is None else self._others.find(workload)
-
-    def _timed(self, workload: Workload, workbench: Workbench) -> Baselines:
-        baselines = workbench.baselines()
-        return baselines if self._others is None else self._others.agreed(workload, baselines)
+    def _found(self, workload: Workload, workbench: Workbench) -> Baselines:
+        if self._others is None:
+            return workbench.baselines()
+        return self._others.find(workload) or self._others.agreed(workload, workbench.baselines())

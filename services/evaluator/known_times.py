@@ -1,16 +1,14 @@
 """The fastest time of each workload that this evaluator knows: what a new kernel should improve on."""
 
 from collections import OrderedDict
-from typing import TypeVar
 
+from services.evaluator.remembered import remembered
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, Passed, Sampled, Timing, Workload
 
 MAX_WORKLOADS = 256
 MAX_SEARCHES = 64
 """The least recently used are forgotten."""
-
-Key = TypeVar("Key")
 
 
 class KnownTimes:
@@ -28,16 +26,18 @@ class KnownTimes:
         best = report.baselines.best_routine().timing
         known = self._fastest.get(job.workload)
         now = known if known is not None and known.median_us < best.median_us else best
-        return now if job.search is None else _remembered(self._of_searches, job.search, now, MAX_SEARCHES)
+        return now if job.search is None else remembered(self._of_searches, job.search, lambda: now, MAX_SEARCHES)
 
     def take_in(self, job: EvaluationJob, report: EvaluationReport) -> None:
         """What was measured counts from the next search on."""
         for evaluation in report.evaluations:
             if isinstance(evaluation.outcome, Passed):
-                timing = evaluation.outcome.timing
-                known = _remembered(self._fastest, job.workload, timing, MAX_WORKLOADS)
-                if timing.median_us < known.median_us:
-                    self._fastest[job.workload] = timing
+                self._take_time(job.workload, evaluation.outcome.timing)
+
+    def _take_time(self, workload: Workload, timing: Timing) -> None:
+        known = remembered(self._fastest, workload, lambda: timing, MAX_WORKLOADS)
+        if timing.median_us < known.median_us:
+            self._fastest[workload] = timing
 
 
 def rival_of(candidate: Candidate, report: EvaluationReport, known: Timing) -> Timing:
@@ -50,12 +50,3 @@ def rival_of(candidate: Candidate, report: EvaluationReport, known: Timing) -> T
         if is_parent and isinstance(evaluation.outcome, Passed):
             return evaluation.outcome.timing
     return known
-
-
-def _remembered(kept: OrderedDict[Key, Timing], key: Key, timing: Timing, most: int) -> Timing:
-    """What is kept under the key, now at the latest; the least recently used go."""
-    found = kept.setdefault(key, timing)
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
-    return found
