@@ -17,7 +17,7 @@ from sparsesmith_proto.message import ElementType
 
 ENCODER_FILE = "encoder.safetensors"
 ENCODER_PREFIX = "encoder."
-"""Of the encoder's tensors in a file that holds a whole policy."""
+"""Of the encoder's tensors in a file that holds a whole policy; the language model does not know them."""
 DESCRIPTION_FILE = "policy.json"
 FIRST_OPERATIONS = ("spmv", "spmm")
 """Of policies that do not say what they were trained on."""

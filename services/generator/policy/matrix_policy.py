@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.generator.policy.kind import PromptWriter
-from services.generator.policy.worker_extension import ENCODER_PREFIX
-from sparsesmith.policy.description import DESCRIPTION_FILE, ENCODER_FILE, load_description
+from sparsesmith.policy.description import DESCRIPTION_FILE, ENCODER_FILE, ENCODER_PREFIX, load_description
 
 
 class MatrixPolicy:

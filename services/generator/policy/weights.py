@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from services.generator.policy.worker_extension import ENCODER_PREFIX
+from sparsesmith.policy.description import ENCODER_PREFIX
 from sparsesmith.prompts.header import FIRST_HEADER_SIZES, HEADER_SIZES
 from sparsesmith_proto.policy import PolicyAnnouncement
 

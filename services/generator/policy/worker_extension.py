@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-ENCODER_PREFIX = "encoder."
-"""Tensors of the matrix encoder share the weights file; the language model does not know them."""
+from sparsesmith.policy.description import ENCODER_PREFIX
 
 GENERATOR_PID = "SPARSESMITH_GENERATOR_PID"
 """Environment variable that the engine is started with: the process that it must not outlive."""
