@@ -320,7 +320,6 @@ def _write(path: Path, state: dict[str, Any], device: dict[str, Any]) -> None:
         "device": device,
         "host": {"machine": platform.machine(), "num_cores": os.cpu_count()},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_result(path, state)
 
 

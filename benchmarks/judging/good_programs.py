@@ -130,7 +130,6 @@ def _write(path: Path, state: dict[str, Any]) -> None:
         "device": {"kind": "interpreter", "name": "PTX interpreter"},
         "host": {"machine": platform.machine(), "num_cores": os.cpu_count()},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_result(path, state)
 
 

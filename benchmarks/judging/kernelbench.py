@@ -69,7 +69,6 @@ def main() -> None:
     paths = [path for path in paths if all(row["problem"] != path.stem for row in rows)]
     for found in _found(paths, options, end):
         rows += found
-        options.out.mkdir(parents=True, exist_ok=True)
         write_result(target, _told(rows, full_size=options.full_size))
     told = _told(rows, full_size=options.full_size)
     print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))

@@ -17,25 +17,24 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import cycle, islice
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit, write_result
 from benchmarks.report.intervals import mean_interval
 from benchmarks.report.online import by_seed, course_table, seed_table, seeds_interval
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
-from benchmarks.report.results import SHIPPED
+from benchmarks.report.results import SHIPPED, policy_of
 from services.trainer.course.arms import ARMS
 from services.trainer.course.judging import Group, figures
 from services.trainer.course.ledger import Ledger
+from services.trainer.offline.sides import Patterns
 from services.trainer.offline.variants import variants
 from sparsesmith.matrix.pack import encode_pattern, write_pack
-from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 Json = dict[str, Any]
 INTERPRETER = "PTX interpreter (times are estimates)"
@@ -255,7 +254,7 @@ def plot(results: Sequence[Json], folder: Path) -> str:
 
 def _begins_as_shipped(course: Json) -> bool:
     arm = ARMS.get(course["arm"])
-    return course.get("policy", SHIPPED) == SHIPPED and (arm is None or arm.encoder is None)
+    return policy_of(course) == SHIPPED and (arm is None or arm.encoder is None)
 
 
 def _draw(panels: Sequence[Any], courses: Sequence[Json]) -> None:
@@ -295,19 +294,14 @@ def packs(options: argparse.Namespace) -> None:
     train = [row["name"] for row in rows if row["split"] == "train" and NNZ[0] <= int(row["nnz"]) <= NNZ[1]]
     train.sort(key=lambda name: hashlib.sha256(name.encode()).hexdigest())
     judged = [row["name"] for row in rows if row["split"] == "validation" and row["suite"] == "core"]
-    lessons = dict(islice(_patterns(options.matrices, train), options.count))
+    there = Patterns([options.matrices])
+    lessons = {name: there.named(name) for name in [name for name in train if name in there][: options.count]}
     for name, pattern in list(lessons.items()):
         lessons |= variants(name, pattern, options.variants, NNZ[1])
-    for path, patterns in ((options.lessons, lessons), (options.probes, dict(_patterns(options.matrices, judged)))):
+    probes = {name: there.named(name) for name in judged if name in there}
+    for path, patterns in ((options.lessons, lessons), (options.probes, probes)):
         write_pack(path, {name: encode_pattern(pattern) for name, pattern in patterns.items()})
         print(f"{path}: {len(patterns)} patterns, {path.stat().st_size} bytes")
-
-
-def _patterns(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Pattern]]:
-    """Those that the folder has."""
-    for name in names:
-        if (file := folder / f"{name}.npz").is_file():
-            yield name, pattern_from_scipy(scipy.sparse.load_npz(file))
 
 
 if __name__ == "__main__":

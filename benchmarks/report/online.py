@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report.intervals import RESAMPLES
-from benchmarks.report.results import SHIPPED, Json
+from benchmarks.report.results import SHIPPED, Json, policy_of
 
 INTRO = (
     "A policy learns on train-side matrices while the stack serves, and is judged by fresh samples on the core validation matrices (spmv "
@@ -178,7 +178,7 @@ def version_table(courses: Sequence[Json]) -> list[str]:
 
 def _arm_of(course: Json) -> str:
     """And where it began, if that is not the policy that ships."""
-    policy = course.get("policy", SHIPPED)
+    policy = policy_of(course)
     return str(course["arm"] if policy == SHIPPED else f"{course['arm']}, from {policy}")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.measure.invention import invented
 from benchmarks.report.intervals import Interval, geometric_interval, mean_interval
-from benchmarks.report.results import NNZ_CLASSES, SHIPPED, Json, geometric_mean
+from benchmarks.report.results import NNZ_CLASSES, SHIPPED, Json, geometric_mean, policy_of
 
 BEST_OF = (1, 4, 16, 64)
 UNUSUAL = {
@@ -179,9 +179,8 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
 def _sample_cells(result: Json, rows: Sequence[Json]) -> list[str]:
     columns = f", {result['num_dense_cols']} columns" if result["operation"] == "spmm" else ""
     shown = UNUSUAL[result["kind"]] + (f" (seed {result['permuted']})" if "permuted" in result else "")
-    named = result.get("policy", SHIPPED)
-    if named != SHIPPED:
-        shown += f", {named}"
+    if policy_of(result) != SHIPPED:
+        shown += f", {policy_of(result)}"
     passed = [_share(row["policy"]["outcomes"]) for row in rows]
     return [
         f"{result['operation']} {result['element_type']}{columns}",

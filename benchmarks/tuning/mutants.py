@@ -197,7 +197,6 @@ def _write(out: Path, options: argparse.Namespace, rows: Sequence[Row], device: 
         "rows": [{**row, "mutants": [_short(entry) for entry in row["mutants"]]} for row in rows],
         "failures": failures[:MOST_FAILURES],
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_result(out, result)
 
 
