@@ -58,17 +58,24 @@ ENGINE = (
 
 
 def arm_gains(rows: Iterable[Json]) -> Json:
-    """By kind of workload, arm and nnz class: gain over `families` with its interval, and of how many matrices."""
-    gains: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    """By kind of workload, arm and nnz class: gain over `families` with its interval, and of how many matrices. A workload
+    that was searched with several seeds counts once, by their geometric mean."""
+    gains: dict[str, dict[str, dict[tuple[str, str], tuple[int, list[float]]]]] = {}
     for row in rows:
         own = row.get("arms", {}).get("families", {}).get("us")
         for arm, told in row.get("arms", {}).items():
             if own and told["us"]:
-                gains.setdefault(row["workload"], {}).setdefault(arm, []).append((row["nnz"], own / told["us"]))
+                of_arm = gains.setdefault(row["workload"], {}).setdefault(arm, {})
+                workload = (str(row["name"]), str(row.get("of", row["workload"])))
+                of_arm.setdefault(workload, (row["nnz"], []))[1].append(own / told["us"])
     return {
-        kind: {arm: _by_class(found) for arm, found in arms.items() if arm != "families"}
+        kind: {arm: _by_class(_over_seeds(found.values())) for arm, found in arms.items() if arm != "families"}
         for kind, arms in gains.items()
     }
+
+
+def _over_seeds(found: Iterable[tuple[int, Sequence[float]]]) -> list[tuple[int, float]]:
+    return [(nnz, geometric_mean(gains)) for nnz, gains in found]
 
 
 def _by_class(gains: Sequence[tuple[int, float]]) -> Json:
@@ -88,12 +95,14 @@ def equal_seconds_lines(result: Json) -> list[str]:
     classes = ["all", *(each.name for each in NNZ_CLASSES)]
     rows, kinds = result["rows"], result["kinds"]
     if len(kinds) > 1:
-        together = [{**row, "workload": "all workloads"} for row in rows]
+        together = [{**row, "of": row["workload"], "workload": "all workloads"} for row in rows]
         rows, kinds = [*rows, *together], {**kinds, **arm_gains(together)}
     searches = _searches(rows)
     policies = ", learned ".join(name for name in (result["policy"], result.get("learned")) if name)
+    seeds = len({row.get("seed", 0) for row in rows})
+    often = f", {seeds} seeds" if seeds > 1 else ""
     lines = [
-        f"{result['seconds_each']:g} s a workload and arm; policy {policies}, cost model {result['cost_model']}.",
+        f"{result['seconds_each']:g} s a workload and arm{often}; policy {policies}, cost model {result['cost_model']}.",
         "",
         f"| workload | arm | {' | '.join(classes)} | candidates | seconds | won by |",
         "|---" * (len(classes) + 5) + "|",

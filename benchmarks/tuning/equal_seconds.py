@@ -1,7 +1,7 @@
 """What policy and mutators bring at equal seconds of one GPU, sampling and grading both counted.
 
     python -m benchmarks.tuning.equal_seconds PACK [--plan spmv:float32:1 spmm:float32:32 ...] [--seconds-each 10]
-        [--arms families on auto mutate down random] [--matrices 12] [--seconds S] [--resume] [--out benchmarks/results]
+        [--arms families on auto mutate down random] [--matrices 12] [--seeds 0 1 2] [--seconds S] [--resume] [--out benchmarks/results]
     python -m benchmarks.tuning.equal_seconds PACK --no-generated --names @benchmarks/ablation_matrices.txt --seconds-each 3
         --plan spmv:float32:1 spmm:float32:32 --learned FOLDER --arms families draws mutants auto mutate edits learned sample
         shuffled blind sample-learned
@@ -26,6 +26,9 @@ and where they are asked for
     blind      the same, shown zero embeddings in the matrix's place
     learned    `auto` with the policy of `--learned`, a folder
     sample-learned   that policy alone
+
+`--seeds`: all workloads are searched once for each, which decides what a search leaves to chance. A matrix counts once in an interval, by the mean over
+its seeds.
 
 There is one engine for the arms with the policy of `--policy`, one for those of `--learned`, one for `random`.
 
@@ -189,8 +192,9 @@ class _Results:
             "arms": list(self._options.arms),
         }
 
-    def knows(self, name: str, plan: Plan) -> bool:
-        return any((row["name"], row["workload"]) == (name, told_plan(plan)) for row in self.rows)
+    def knows(self, name: str, plan: Plan, seed: int) -> bool:
+        asked = (name, told_plan(plan), seed)
+        return any((row["name"], row["workload"], row.get("seed", 0)) == asked for row in self.rows)
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
@@ -222,23 +226,27 @@ async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, en
     asked = workloads(options)
     others = shown_instead([source for _, source in asked]) if "shuffled" in options.arms else {}
     work = [
-        _Work(plan, source, others.get(source.name)) for plan, source in asked if not results.knows(source.name, plan)
+        _Work(plan, source, others.get(source.name), seed)
+        for seed in options.seeds
+        for plan, source in asked
+        if not results.knows(source.name, plan, seed)
     ]
     async with AsyncExitStack() as stack:
         samplers = await serving_samplers(stack, {*options.arms}, options.policy, options.learned)
         models = CostModels(options.cost_model)
-        for number, (plan, read) in enumerate(_read_ahead(work)):
+        for number, (each, read) in enumerate(_read_ahead(work)):
             if time.monotonic() > end:
                 return
+            plan = each.plan
             matrix, other = await asyncio.to_thread(read.result)
             row: Row = {"name": matrix.name, "class": matrix.matrix_class, "split": matrix.split}
-            row |= {"nnz": matrix.pattern.nnz, "workload": told_plan(plan)}
+            row |= {"nnz": matrix.pattern.nnz, "workload": told_plan(plan), "seed": each.seed}
             arms_samplers = dict(samplers)
             if other is not None:
                 row["shown"] = other.name
                 arms_samplers["shuffled"] = showing(samplers["shuffled"], other.pattern)
             try:
-                row |= await _contested(bench, matrix, plan, arms_samplers, models, options, number)
+                row |= await _contested(bench, matrix, each, arms_samplers, models, options, number)
             except SparsesmithError as error:
                 row["failed"] = error.message
             results.add(row)
@@ -281,15 +289,16 @@ class _Work:
     source: Source
     shown: Source | None
     """In the place of its matrix, to one arm."""
+    seed: int
 
     def load(self) -> tuple[Matrix, Matrix | None]:
         return self.source.load(), None if self.shown is None else self.shown.load()
 
 
-def _read_ahead(work: Sequence[_Work]) -> Iterator[tuple[Plan, "Future[tuple[Matrix, Matrix | None]]"]]:
+def _read_ahead(work: Sequence[_Work]) -> Iterator[tuple[_Work, "Future[tuple[Matrix, Matrix | None]]"]]:
     """Matrices in other processes, in order."""
     with ProcessPoolExecutor(READERS, mp_context=get_context("spawn")) as readers:
-        asked = ((each.plan, readers.submit(each.load)) for each in work)
+        asked = ((each, readers.submit(each.load)) for each in work)
         waiting = list(islice(asked, AHEAD))
         try:
             while waiting:
@@ -302,13 +311,14 @@ def _read_ahead(work: Sequence[_Work]) -> Iterator[tuple[Plan, "Future[tuple[Mat
 async def _contested(
     bench: _Bench,
     matrix: Matrix,
-    plan: Plan,
+    work: _Work,
     samplers: Samplers,
     models: CostModels,
     options: argparse.Namespace,
     number: int,
 ) -> Row:
     """All arms on one workload, and their winners in turns."""
+    plan = work.plan
     problem, held = Problem(_workload(matrix, plan), matrix.pattern), HeldMatrix(matrix.pattern, None)
     here = Here(bench.grader, held)
     await here.grade(_first_job(problem, options.seconds_each))
@@ -317,7 +327,7 @@ async def _contested(
     winners: dict[Arm, Evaluation] = {}
     turn = number % len(options.arms)
     for arm in [*options.arms[turn:], *options.arms[:turn]]:
-        arms[arm], winner = await searched(arm, problem, here, samplers.get(arm), models, options)
+        arms[arm], winner = await searched(arm, problem, here, samplers.get(arm), models, options, work.seed)
         if winner is not None:
             winners[arm] = winner
     routine_us, final_us = await asyncio.to_thread(
@@ -341,10 +351,11 @@ async def searched(
     sampler: PolicySampler | None,
     models: CostModels,
     options: argparse.Namespace,
+    seed: int = 0,
 ) -> tuple[Row, Evaluation | None]:
     """One search: what it took and brought, and its fastest program."""
     settings, standing = GeneratorSettings(), Standing()
-    task = _task(arm, problem, options.seconds_each)
+    task = _task(arm, problem, options.seconds_each, seed)
     progress = Progress(task)
     batches = STRATEGY[arm](task, sources_of(arm, sampler, models), MOST_CANDIDATES, standing)
     limits = GradingLimits(settings.batches_in_flight, options.seconds_each)
@@ -430,7 +441,7 @@ def _first_job(problem: Problem, seconds: float) -> EvaluationJob:
     return EvaluationJob(job_id="first", workload=problem.workload, candidates=(candidate,), budget_s=budget_s)
 
 
-def _task(arm: Arm, problem: Problem, seconds: float) -> TuningTask:
+def _task(arm: Arm, problem: Problem, seconds: float, seed: int) -> TuningTask:
     workload = problem.workload
     options = TuningOptions(
         operation=workload.operation,
@@ -441,6 +452,7 @@ def _task(arm: Arm, problem: Problem, seconds: float) -> TuningTask:
     )
     assert workload.pattern is not None, "of a matrix"
     run_id = f"{arm}-{workload.pattern[:12]}-{workload.operation}-{workload.element_type}-{workload.num_dense_cols}"
+    run_id += f"-{seed}" if seed else ""
     return TuningTask(run_id, run_id, KernelOrder(workload=workload, options=options), problem)
 
 
@@ -474,6 +486,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds-each", type=float, default=10.0, help="of the GPU, an arm and workload")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=DEFAULT_ARMS)
     parser.add_argument("--matrices", type=int, default=1000, help="at most, evenly taken")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="all workloads with one, then with the next")
     parser.add_argument("--names", nargs="+", help="only these matrices; @FILE: those of a file, one a line")
     parser.add_argument("--no-generated", action="store_true")
     parser.add_argument("--generated-products", type=float, default=3.3e8, help="nnz x columns at most")

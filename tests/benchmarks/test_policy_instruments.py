@@ -101,6 +101,15 @@ def test_gains_are_over_families_by_class_and_leave_out_what_failed() -> None:
     assert "2.000x (2.000 to 2.000), 1 | - | 1.000x" in line
 
 
+def test_a_workload_of_several_seeds_counts_once() -> None:
+    rows = [{**make_arms(1000, families=2.0, auto=us), "seed": seed} for seed, us in enumerate((1.0, 2.0, 4.0))]
+    rows.append({**make_arms(2000, families=2.0, auto=1.0), "name": "other"})
+    auto = arm_gains(rows)["spmv float32"]["auto"]["all"]
+    assert (auto["gain"], auto["matrices"]) == (pytest.approx(2**0.5, abs=1e-4), 2)
+    told = {"seconds_each": 3.0, "policy": "p", "cost_model": "c", "kinds": arm_gains(rows), "rows": rows}
+    assert equal_seconds_lines(told)[0].startswith("3 s a workload and arm, 3 seeds;")
+
+
 def test_the_report_says_what_each_arm_is_and_which_policy_had_learned() -> None:
     assert [arm for arm in ARMS if arm != "families"] == list(ARM_WORDS)
     assert "blind: the policy alone, shown no matrix." in EQUAL_SECONDS
