@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(count: int, folder: Path, options: argparse.Namespace) -> Json:
     """What the first of so many processes wrote. Raises CalledProcessError."""
     written = folder / f"{count}.pt"
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    run += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(count)]
     run += ["-m", "benchmarks.learning.trainer_ranks", "--rank-writes", str(written), "--device", options.device]
     run += ["--policy", str(options.policy.resolve()), "--records", str(options.records)]
     run += ["--updates", str(options.updates), "--threads", str(options.threads)]
