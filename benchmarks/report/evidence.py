@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.report.at_once import builder_lines, determinism_lines, http_lines, instant_lines
 from benchmarks.report.encoders import ENCODERS, encoder_lines
 from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
-from benchmarks.report.policy import ENGINE, EQUAL_SECONDS, equal_seconds_lines, rate_lines
+from benchmarks.report.policy import ENGINE, EQUAL_SECONDS, equal_seconds_lines, rank_lines, rate_lines
 from benchmarks.report.results import Json
 from benchmarks.report.service import autoscaler_lines, page_lines, soak_lines
 from benchmarks.report.solvers import conjugate_lines, programme_lines
@@ -56,6 +56,12 @@ EVIDENCE = {
     "encoders": ("What a policy is shown of a matrix", ENCODERS),
     "equal_seconds": ("Policy and mutators at equal seconds", EQUAL_SECONDS),
     "engine_rate": ("Tokens a second", ENGINE),
+    "trainer_ranks": (
+        "An update by several processes of a trainer",
+        "The same online updates by one process of torchrun and by several, a GPU each, on the same batch; the median leaves the first out, in which the others are told "
+        "the whole state. Moved: length of what the updates moved all weights by; apart: of the difference from the first run. Sums are rounded in another order, and a "
+        "GPU's arithmetic is bfloat16.",
+    ),
     "throughput": (
         "Candidates graded a second",
         "Jobs through a real queue to one evaluator, one matrix each, from the first submission to the last report: opening "
@@ -385,6 +391,7 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "encoders": encoder_lines,
     "equal_seconds": equal_seconds_lines,
     "engine_rate": rate_lines,
+    "trainer_ranks": rank_lines,
     "fixed_values": _fixed_values,
     "instant_http": http_lines,
     "instant": instant_lines,

@@ -256,6 +256,22 @@ def _nats(nats: Mapping[str, Mapping[str, float]] | None) -> str:
     return ", ".join(f"{kind} {told['program']:.2f}" for kind, told in nats.items()) if nats else "-"
 
 
+def rank_lines(result: Json) -> list[str]:
+    """A number of processes a line."""
+    lines = [
+        f"{result['records']} programs of {result['runs'][0]['tokens']:,} tokens, {result['updates']} updates.",
+        "",
+        "| processes | seconds an update, median | first | speed over the first | weights moved | apart from the first |",
+        "|---" * 6 + "|",
+    ]
+    for run in result["runs"]:
+        lines.append(
+            f"| {run['processes']} | {run['median_s']:.2f} | {run['update_s'][0]:.2f} | {run['over_the_first']:.2f}x | "
+            f"{run['moved']:.4f} | {run['apart_from_the_first']:.2g} |"
+        )
+    return lines
+
+
 def rate_lines(result: Json) -> list[str]:
     """A mode of the engine a line."""
     lines = [
