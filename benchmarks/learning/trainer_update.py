@@ -9,9 +9,11 @@ of `torch.optim.Muon`, which orthogonalises in bfloat16 (a minute and a half on 
 import argparse
 import json
 import logging
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from typing import Any
 import torch
 
 from benchmarks.origin import RESULTS, machine, source_commit, write_result
-from services.generator.policy.probe_set import probe_set
+from services.generator.policy.probe_set import ProbePattern, probe_set
 from services.trainer.muon import Muon
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch, UsableRecord, assemble
@@ -30,7 +32,7 @@ from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
 from sparsesmith.policy.description import load_description
 from sparsesmith.policy.embedding import text_token_ids
-from sparsesmith.prompts.arrays import PROFILED, EncoderKind, prompt_inputs
+from sparsesmith.prompts.arrays import PROFILED, EncoderKind, PromptInputs, prompt_inputs
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, Mismatch, Prompt, Sampled
 from sparsesmith_proto.reward import RewardRecord
 
@@ -38,6 +40,8 @@ DEVICE = DeviceDescription(
     kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
 )
 
+GROUP = 4
+"""Programs of a prompt."""
 TOLD: Mapping[EncoderKind, Mapping[str, Any]] = {
     kind: {"num_sms": 132, "copy_bandwidth_gbs": 4260.0} for kind in PROFILED
 }
@@ -90,16 +94,35 @@ def make_batch(policy: Path, count: int) -> TrainingBatch:
     return assemble(make_records(policy, count), 0)
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A prompt, and programs in place of its samples."""
+
+    asked: ProbePattern
+    prompt: Prompt
+    inputs: PromptInputs
+    programs: Sequence[str]
+
+
+def _shown(asked: ProbePattern, encoder: EncoderKind) -> _Shown:
+    workload = asked.workload
+    proposed = propose(asked.pattern, workload.operation, workload.element_type, workload.num_dense_cols, 10)
+    prompt = Prompt(encoder=encoder, sample_seed=asked.sample_seed, architecture="sm_90", **TOLD.get(encoder, {}))
+    inputs = prompt_inputs(asked.pattern, workload, prompt)
+    return _Shown(asked, prompt, inputs, [proposed[3 * number].program for number in range(GROUP)])
+
+
 def make_records(policy: Path, count: int) -> list[UsableRecord]:
-    """Programs of the families in place of samples, four a prompt, every second one wrong."""
+    """Programs of the families in place of samples, four a prompt, every second one wrong; after the last prompt the first
+    one's come again."""
     tokenizer, encoder = load_tokenizer(policy / "tokenizer.json"), load_description(policy).encoder
+    shown = [_shown(each, encoder) for each in probe_set()[: math.ceil(count / GROUP)]]
+    text_ids = [tuple(text_token_ids(tokenizer, each.inputs)) for each in shown]
     records = []
     for number in range(count):
-        asked = probe_set()[number // 4 % len(probe_set())]
-        workload = asked.workload
-        proposed = propose(asked.pattern, workload.operation, workload.element_type, workload.num_dense_cols, 10)
-        program = proposed[3 * (number % 4)].program
-        prompt = Prompt(encoder=encoder, sample_seed=asked.sample_seed, architecture="sm_90", **TOLD.get(encoder, {}))
+        place = number // GROUP % len(shown)
+        asked, prompt, workload = shown[place].asked, shown[place].prompt, shown[place].asked.workload
+        program = shown[place].programs[number % GROUP]
         token_ids = tuple(encode_program(tokenizer, program))
         sampled = Sampled(
             prompt=prompt,
@@ -120,9 +143,8 @@ def make_records(policy: Path, count: int) -> list[UsableRecord]:
             rewards={"milestone": 1.0 if number % 2 else -0.4},
             device=DEVICE,
         )
-        inputs = prompt_inputs(asked.pattern, workload, prompt)
-        text_ids = tuple(text_token_ids(tokenizer, inputs))
-        records.append(UsableRecord(record, sampled, Asked(text_ids, inputs), record.rewards["milestone"]))
+        known = Asked(text_ids[place], shown[place].inputs)
+        records.append(UsableRecord(record, sampled, known, record.rewards["milestone"]))
     return records
 
 
