@@ -54,7 +54,7 @@ def main() -> None:
         blind(networks.encoder)
     names = [each.name for each in matrices]
     pool = _pool(dict(zip(names, (each.pattern for each in matrices), strict=True)), networks, options, device)
-    settings = SamplingSettings(samples=options.samples, device=device, batch_sequences=options.batch)
+    settings = SamplingSettings(options.samples, options.temperature, device=device, batch_sequences=options.batch)
     workloads = [_asked_of(plan) for plan in options.plan]
     asked = [(each, workload) for each in matrices for workload in workloads for _ in range(options.samples)]
     tokenizer = load_tokenizer(options.policy / "tokenizer.json")
@@ -79,6 +79,7 @@ def main() -> None:
 def how_written(policy: str, options: argparse.Namespace) -> dict[str, Any]:
     """The policy's name, and what is unusual about its prompts."""
     unusual = {"permuted": options.permuted, "conditioning": options.conditioning}
+    unusual["temperature"] = None if options.temperature == 1 else options.temperature
     return {"policy": policy, **{name: value for name, value in unusual.items() if value is not None}}
 
 
@@ -143,6 +144,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns")
     sides = ("train", "validation", "generated", "unseen")
     parser.add_argument("--only", choices=sides, help="of the split; unseen: validation and generated matrices")

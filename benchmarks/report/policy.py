@@ -173,8 +173,10 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
     columns = f", {row['num_dense_cols']} columns" if row["operation"] == "spmm" and "num_dense_cols" in row else ""
     total, matrices = sum(row["outcomes"].values()), result["matrices"]
     different = row.get("different")
+    unusual = ", rows and columns permuted" if "permuted" in result else ""
+    unusual += f", temperature {result['temperature']:g}" if "temperature" in result else ""
     return [
-        f"{row['operation']} {row['element_type']}{columns}{', rows and columns permuted' if 'permuted' in result else ''}",
+        f"{row['operation']} {row['element_type']}{columns}{unusual}",
         str(matrices),
         f"{total / matrices:.0f}",
         f"{row['outcomes'].get('passed', 0) / total:.1%}",

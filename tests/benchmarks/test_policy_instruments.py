@@ -207,8 +207,8 @@ def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
 
     write_pack(tmp_path / "core.pack", {"tub1000": encode_pattern(make_pattern())})
     options = {"pack": tmp_path / "core.pack", "only": "unseen", "generated_nnz": 5e6, "names": None, "most": 2}
-    asked = SimpleNamespace(**options, permuted=7, conditioning=None)
+    asked = SimpleNamespace(**options, permuted=7, conditioning=None, temperature=1.3)
     first, second = chosen_sources(asked)  # type: ignore[arg-type]
     assert (first.name, second.name) == ("tub1000", "stencil2d5_1000")
     assert first.load().pattern.digest == permuted(make_pattern(), 7).digest
-    assert how_written("p", asked) == {"policy": "p", "permuted": 7}  # type: ignore[arg-type]
+    assert how_written("p", asked) == {"policy": "p", "permuted": 7, "temperature": 1.3}  # type: ignore[arg-type]
