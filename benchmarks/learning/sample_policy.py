@@ -3,11 +3,12 @@
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-28m] [--samples 16]
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --only unseen      validation and generated matrices
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --permuted 7       their rows and columns in a random order
+    python -m benchmarks.learning.sample_policy PACK OUT.jsonl --temperature 1.3
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --conditioning shuffled --examples EXAMPLES.jsonl.xz
 
 `--conditioning`: the policy is shown another matrix of the same run, or none. `--examples` (what the offline stage
 `examples` wrote) adds nats a program of the validation side under the same conditioning. `benchmarks.measure.run --samples OUT.jsonl` grades; it
-reads from the file which matrices are permuted and what the policy was shown.
+reads from the file which matrices are permuted, what the policy was shown and how warm samples are.
 """
 
 import argparse
@@ -144,7 +145,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the samples")
     parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns")
     sides = ("train", "validation", "generated", "unseen")
     parser.add_argument("--only", choices=sides, help="of the split; unseen: validation and generated matrices")
@@ -159,8 +160,8 @@ def _options() -> argparse.Namespace:
         "--batch", type=int, default=256, help="sequences at once; a large GPU takes no longer for more"
     )
     options = parser.parse_args()
-    if options.permuted is not None and options.conditioning is not None:
-        parser.error("--permuted goes without --conditioning: each has a result file of its own")
+    if sum((options.permuted is not None, options.conditioning is not None, options.temperature != 1)) > 1:
+        parser.error("--permuted, --conditioning and --temperature go alone: each has a result file of its own")
     return options
 
 

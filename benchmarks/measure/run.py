@@ -99,14 +99,15 @@ class Samples:
 
     programs: Mapping[Kind, list[str]] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
-    """The policy's name, and what is unusual: `permuted`, `conditioning`, `nats`."""
+    """The policy's name, and what is unusual: `permuted`, `conditioning`, `temperature`, `nats`."""
     kin: dict[Kind, "Future[dict[str, Kinship]]"] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
         """Of their result file."""
-        if "permuted" in self.how:
-            return "samples_permuted"
+        for unusual in ("permuted", "temperature"):
+            if unusual in self.how:
+                return f"samples_{unusual}"
         return f"samples_{self.how['conditioning']}" if "conditioning" in self.how else "samples"
 
     def source(self, source: Source) -> Source:
@@ -449,11 +450,8 @@ def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tu
 def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
     parsed: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
-    how = (
-        {name: parsed[0][name] for name in ("policy", "permuted", "conditioning", "nats") if name in parsed[0]}
-        if parsed
-        else {}
-    )
+    first = parsed[0] if parsed else {}
+    how = {name: first[name] for name in ("policy", "permuted", "conditioning", "temperature", "nats") if name in first}
     programs = {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
     return Samples(programs, how)
 

@@ -15,6 +15,7 @@ UNUSUAL = {
     "samples_permuted": "rows and columns permuted",
     "samples_shuffled": "another matrix shown",
     "samples_none": "no matrix shown",
+    "samples_temperature": "at another temperature",
 }
 """Kind of result file -> what the policy was shown."""
 
@@ -190,6 +191,7 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
 def _sample_cells(result: Json, rows: Sequence[Json]) -> list[str]:
     columns = f", {result['num_dense_cols']} columns" if result["operation"] == "spmm" else ""
     shown = UNUSUAL[result["kind"]] + (f" (seed {result['permuted']})" if "permuted" in result else "")
+    shown += f" ({result['temperature']:g})" if "temperature" in result else ""
     if policy_of(result) != SHIPPED:
         shown += f", {policy_of(result)}"
     passed = [_share(row["policy"]["outcomes"]) for row in rows]

@@ -1,5 +1,6 @@
 """What is told of a policy: kinship of texts, best of k, gains at equal seconds, what it is shown of a matrix."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,6 +200,19 @@ def test_a_prompt_shows_another_matrix_or_none_in_the_right_ones_place() -> None
     assert not torch.equal(written(writer), of_none) and not torch.equal(written(writer), of_other)
     with pytest.raises(InvalidPrompt, match="only of a prompt that is a matrix"):
         ShownInstead(writer, None).write(own, workload, make_prompt(encoder=writer.encoder, parent=PARENT))
+
+
+def test_samples_of_another_temperature_are_a_kind_of_their_own(tmp_path: Path) -> None:
+    from benchmarks.measure.run import _read_samples
+
+    line = {"pattern": "m", "operation": "spmv", "element_type": "float32", "num_dense_cols": 1, "programs": ["p"]}
+    path = tmp_path / "samples.jsonl"
+    for unusual, kind in (({}, "samples"), ({"temperature": 1.3}, "samples_temperature")):
+        path.write_text(json.dumps({"policy": "p", **unusual, **line}), encoding="utf-8")
+        assert _read_samples(path).kind == kind
+    row = make_row(split="validation", policy={"outcomes": {"passed": 1}, "best": None})
+    (told,) = sample_lines([make_suite(row, kind="samples_temperature", temperature=1.3)])[-1:]
+    assert "at another temperature (1.3)" in told
 
 
 def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
