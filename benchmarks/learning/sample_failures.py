@@ -147,7 +147,11 @@ def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: di
         "command": command("benchmarks.learning.sample_failures"),
         "machine": machine(),
         "device": "interpreter",
-        **{name: lines[0][name] for name in ("policy", "permuted", "conditioning", "temperature") if name in lines[0]},
+        **{
+            name: lines[0][name]
+            for name in ("policy", "permuted", "conditioning", "temperature", "min_p")
+            if name in lines[0]
+        },
         "matrices": len({line["pattern"] for line in lines}),
         "rows": [tally.row(*kind) for kind, tally in tallies.items()],
     }

@@ -3,7 +3,7 @@
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-28m] [--samples 16]
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --only unseen      validation and generated matrices
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --permuted 7       their rows and columns in a random order
-    python -m benchmarks.learning.sample_policy PACK OUT.jsonl --temperature 1.3
+    python -m benchmarks.learning.sample_policy PACK OUT.jsonl --temperature 1.6 --min-p 0.08
     python -m benchmarks.learning.sample_policy PACK OUT.jsonl --conditioning shuffled --examples EXAMPLES.jsonl.xz
 
 `--conditioning`: the policy is shown another matrix of the same run, or none. `--examples` (what the offline stage
@@ -55,7 +55,9 @@ def main() -> None:
         blind(networks.encoder)
     names = [each.name for each in matrices]
     pool = _pool(dict(zip(names, (each.pattern for each in matrices), strict=True)), networks, options, device)
-    settings = SamplingSettings(options.samples, options.temperature, device=device, batch_sequences=options.batch)
+    settings = SamplingSettings(
+        options.samples, options.temperature, options.min_p, device=device, batch_sequences=options.batch
+    )
     workloads = [_asked_of(plan) for plan in options.plan]
     asked = [(each, workload) for each in matrices for workload in workloads for _ in range(options.samples)]
     tokenizer = load_tokenizer(options.policy / "tokenizer.json")
@@ -80,7 +82,8 @@ def main() -> None:
 def how_written(policy: str, options: argparse.Namespace) -> dict[str, Any]:
     """The policy's name, and what is unusual about its prompts."""
     unusual = {"permuted": options.permuted, "conditioning": options.conditioning}
-    unusual["temperature"] = None if options.temperature == 1 else options.temperature
+    if options.temperature != 1 or options.min_p:
+        unusual |= {"temperature": options.temperature, "min_p": options.min_p or None}
     return {"policy": policy, **{name: value for name, value in unusual.items() if value is not None}}
 
 
@@ -146,6 +149,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--temperature", type=float, default=1.0, help="of the samples")
+    parser.add_argument(
+        "--min-p", type=float, default=0.0, help="no token is less likely than this share of the likeliest"
+    )
     parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns")
     sides = ("train", "validation", "generated", "unseen")
     parser.add_argument("--only", choices=sides, help="of the split; unseen: validation and generated matrices")
@@ -160,7 +166,8 @@ def _options() -> argparse.Namespace:
         "--batch", type=int, default=256, help="sequences at once; a large GPU takes no longer for more"
     )
     options = parser.parse_args()
-    if sum((options.permuted is not None, options.conditioning is not None, options.temperature != 1)) > 1:
+    is_warm = options.temperature != 1 or options.min_p > 0
+    if sum((options.permuted is not None, options.conditioning is not None, is_warm)) > 1:
         parser.error("--permuted, --conditioning and --temperature go alone: each has a result file of its own")
     return options
 

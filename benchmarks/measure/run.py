@@ -99,7 +99,7 @@ class Samples:
 
     programs: Mapping[Kind, list[str]] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
-    """The policy's name, and what is unusual: `permuted`, `conditioning`, `temperature`, `nats`."""
+    """The policy's name, and what is unusual: `permuted`, `conditioning`, `temperature`, `min_p`, `nats`."""
     kin: dict[Kind, "Future[dict[str, Kinship]]"] = field(default_factory=dict)
 
     @property
@@ -451,7 +451,11 @@ def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
     parsed: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
     first = parsed[0] if parsed else {}
-    how = {name: first[name] for name in ("policy", "permuted", "conditioning", "temperature", "nats") if name in first}
+    how = {
+        name: first[name]
+        for name in ("policy", "permuted", "conditioning", "temperature", "min_p", "nats")
+        if name in first
+    }
     programs = {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
     return Samples(programs, how)
 

@@ -175,7 +175,7 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
     total, matrices = sum(row["outcomes"].values()), result["matrices"]
     different = row.get("different")
     unusual = ", rows and columns permuted" if "permuted" in result else ""
-    unusual += f", temperature {result['temperature']:g}" if "temperature" in result else ""
+    unusual += f", temperature {_warmth(result)}" if "temperature" in result else ""
     return [
         f"{row['operation']} {row['element_type']}{columns}{unusual}",
         str(matrices),
@@ -188,10 +188,15 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
     ]
 
 
+def _warmth(result: Json) -> str:
+    least = f", min-p {result['min_p']:g}" if "min_p" in result else ""
+    return f"{result['temperature']:g}{least}"
+
+
 def _sample_cells(result: Json, rows: Sequence[Json]) -> list[str]:
     columns = f", {result['num_dense_cols']} columns" if result["operation"] == "spmm" else ""
     shown = UNUSUAL[result["kind"]] + (f" (seed {result['permuted']})" if "permuted" in result else "")
-    shown += f" ({result['temperature']:g})" if "temperature" in result else ""
+    shown += f" ({_warmth(result)})" if "temperature" in result else ""
     if policy_of(result) != SHIPPED:
         shown += f", {policy_of(result)}"
     passed = [_share(row["policy"]["outcomes"]) for row in rows]

@@ -211,8 +211,8 @@ def test_samples_of_another_temperature_are_a_kind_of_their_own(tmp_path: Path) 
         path.write_text(json.dumps({"policy": "p", **unusual, **line}), encoding="utf-8")
         assert _read_samples(path).kind == kind
     row = make_row(split="validation", policy={"outcomes": {"passed": 1}, "best": None})
-    (told,) = sample_lines([make_suite(row, kind="samples_temperature", temperature=1.3)])[-1:]
-    assert "at another temperature (1.3)" in told
+    (told,) = sample_lines([make_suite(row, kind="samples_temperature", temperature=1.3, min_p=0.1)])[-1:]
+    assert "at another temperature (1.3, min-p 0.1)" in told
 
 
 def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
 
     write_pack(tmp_path / "core.pack", {"tub1000": encode_pattern(make_pattern())})
     options = {"pack": tmp_path / "core.pack", "only": "unseen", "generated_nnz": 5e6, "names": None, "most": 2}
-    asked = SimpleNamespace(**options, permuted=7, conditioning=None, temperature=1.3)
+    asked = SimpleNamespace(**options, permuted=7, conditioning=None, temperature=1.3, min_p=0.1)
     first, second = chosen_sources(asked)  # type: ignore[arg-type]
     assert (first.name, second.name) == ("tub1000", "stencil2d5_1000")
     assert first.load().pattern.digest == permuted(make_pattern(), 7).digest
-    assert how_written("p", asked) == {"policy": "p", "permuted": 7, "temperature": 1.3}  # type: ignore[arg-type]
+    assert how_written("p", asked) == {"policy": "p", "permuted": 7, "temperature": 1.3, "min_p": 0.1}  # type: ignore[arg-type]

@@ -31,6 +31,8 @@ class SamplingSettings:
     samples: int = 8
     """Programs for each workload."""
     temperature: float = 1.0
+    min_p: float = 0.0
+    """No token is sampled that is less likely, at the temperature, than this share of the likeliest."""
     max_program_tokens: int = 1024
     batch_sequences: int = 256
     architecture: str = "sm_90"
@@ -76,6 +78,7 @@ def sample_programs(
             temperature=settings.temperature or None,
             top_k=0,
             top_p=1.0,
+            min_p=settings.min_p or None,
             max_new_tokens=settings.max_program_tokens,
             pad_token_id=PAD_ID,
             eos_token_id=EOS_ID,
