@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_links_within_the_repository_lead_somewhere(path: Path) -> None:
         assert not anchor or target.suffix != ".md" or anchor in anchors(target), link
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """Of its headings, as GitHub makes them: small letters, digits, underscores, and a hyphen for each space."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))

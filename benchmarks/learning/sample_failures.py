@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.matrices.suites import permuted
 from benchmarks.origin import ROOT, command, machine, source_commit, write_result
-from benchmarks.report.results import pass_at
+from benchmarks.report.results import how_sampled, pass_at
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix, grader_here
 from services.evaluator.settings import EvaluatorSettings
@@ -147,11 +147,7 @@ def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: di
         "command": command("benchmarks.learning.sample_failures"),
         "machine": machine(),
         "device": "interpreter",
-        **{
-            name: lines[0][name]
-            for name in ("policy", "permuted", "conditioning", "temperature", "min_p")
-            if name in lines[0]
-        },
+        **how_sampled(lines[0]),
         "matrices": len({line["pattern"] for line in lines}),
         "rows": [tally.row(*kind) for kind, tally in tallies.items()],
     }

@@ -50,6 +50,7 @@ from benchmarks.measure.invention import Kinship, digest, kinships
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.measure.sputnik import Sputnik, SputnikUnusable, sputnik_times
 from benchmarks.origin import ROOT, command, device_folder, source_commit, write_result
+from benchmarks.report.results import how_sampled
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import fill_numbers, parse_text
 from services.evaluator.compiling.compiler import Compiler
@@ -450,12 +451,8 @@ def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tu
 def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
     parsed: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
-    first = parsed[0] if parsed else {}
-    how = {
-        name: first[name]
-        for name in ("policy", "permuted", "conditioning", "temperature", "min_p", "nats")
-        if name in first
-    }
+    first: Mapping[str, Any] = parsed[0] if parsed else {}
+    how = how_sampled(first) | ({"nats": first["nats"]} if "nats" in first else {})
     programs = {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
     return Samples(programs, how)
 

@@ -258,6 +258,12 @@ def read_samples(results: Iterable[Json]) -> list[Suite]:
     return _suites_of_kind("samples", (each for each in results if policy_of(each) == SHIPPED))
 
 
+def how_sampled(line: Mapping[str, Any]) -> Json:
+    """Of a line that `sample_policy` wrote: whose samples they are, and what is unusual about them."""
+    names = ("policy", "permuted", "conditioning", "temperature", "min_p")
+    return {name: line[name] for name in names if name in line}
+
+
 def policy_of(result: Json) -> str:
     """The policy that a result is of; early files did not say."""
     name: str = result.get("policy", SHIPPED)
