@@ -34,6 +34,8 @@ ARM_WORDS: Mapping[str, str] = {
     "blind": "the policy alone, shown no matrix",
     "learned": "`auto` with another policy, which went on learning",
     "sample-learned": "that policy alone",
+    "warm": "`auto`, and the policy's samples are warm, without unlikely tokens",
+    "sample-warm": "the policy alone, likewise",
 }
 """Of `benchmarks.tuning.equal_seconds`, beside the tuner."""
 

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.learning.conditioning import ShownInstead
 from benchmarks.learning.serving import idle_sampler, serving_sampler
-from services.generator.policy.sampling import PolicySampler
+from services.generator.policy.sampling import PolicySampler, Warmth
 from services.generator.search import STRATEGIES, Sources, Standing, Strategy
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES, FamilyProposer
@@ -51,15 +51,20 @@ Arm = Literal[
     "blind",
     "learned",
     "sample-learned",
+    "warm",
+    "sample-warm",
 ]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 DEFAULT_ARMS: tuple[Arm, ...] = ("families", "on", "auto", "mutate", "down", "random")
 
-SHIPPED: frozenset[Arm] = frozenset({"auto", "mutate", "edits", "sample", "shuffled", "blind"})
+SHIPPED: frozenset[Arm] = frozenset({"auto", "mutate", "edits", "sample", "shuffled", "blind", "warm", "sample-warm"})
 """Arms of one engine, with the policy of `--policy`."""
 LEARNED: frozenset[Arm] = frozenset({"learned", "sample-learned"})
 """Likewise, of `--learned`."""
-ALONE: frozenset[Arm] = frozenset({"sample", "shuffled", "blind", "sample-learned"})
+WARM: frozenset[Arm] = frozenset({"warm", "sample-warm"})
+"""Whose samples are warm."""
+WARMTH = Warmth(2.0, min_p=0.1)
+ALONE: frozenset[Arm] = frozenset({"sample", "shuffled", "blind", "sample-learned", "sample-warm"})
 """Arms without families."""
 
 MOST_CANDIDATES = 4096
@@ -160,6 +165,8 @@ async def serving_samplers(stack: AsyncExitStack, arms: set[Arm], policy: Path, 
         found |= dict.fromkeys(shipped, await stack.enter_async_context(serving_sampler(settings)))
     if "blind" in arms:
         found["blind"] = showing(found["blind"], None)
+    for arm in WARM & arms:
+        found[arm] = warm(found[arm])
     if taught := LEARNED & arms:
         assert learned is not None, "asked for with its arms"
         with_learned = settings.model_copy(update={"policy_dir": learned})
@@ -180,6 +187,11 @@ def showing(sampler: PolicySampler, pattern: Pattern | None) -> PolicySampler:
     if pattern is None and sampler.writer.encoder == "text":
         raise InvalidOption("blind: a policy that is asked in words has no embeddings", field="arms", value="blind")
     return PolicySampler(sampler.host, ShownInstead(sampler.writer, pattern), sampler.options)
+
+
+def warm(sampler: PolicySampler) -> PolicySampler:
+    """The same engine, all of whose groups explore."""
+    return PolicySampler(sampler.host, sampler.writer, replace(sampler.options, exploring_share=1.0, exploring=WARMTH))
 
 
 def random_policy(policy: Path, folder: Path) -> None:

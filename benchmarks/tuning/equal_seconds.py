@@ -26,6 +26,8 @@ and where they are asked for
     blind      the same, shown zero embeddings in the matrix's place
     learned    `auto` with the policy of `--learned`, a folder
     sample-learned   that policy alone
+    warm       `auto`, and the policy's samples are warm, without unlikely tokens (temperature 2, min-p 0.1)
+    sample-warm      the policy alone, likewise
 
 `--seeds`: all workloads are searched once for each, which decides what a search leaves to chance. A matrix counts once in an interval, by the mean over
 its seeds.

@@ -94,8 +94,10 @@ class Sampled(Message):
     earlier releases."""
     token_ids: tuple[int, ...] = Field(min_length=1)
     logprobs: tuple[float, ...] = Field(min_length=1)
-    """Natural log-probability of each token under the policy that sampled it, after temperature."""
+    """Natural log-probability of each token under the policy that sampled it, after temperature and `min_p`."""
     temperature: float = Field(gt=0)
+    min_p: float = Field(default=0, ge=0, lt=1, exclude_if=_is_zero)
+    """No token was sampled that is less likely, at the temperature, than this share of the likeliest. 0: all may be."""
     first_version: PolicyVersion
     """Policy version when the first token was sampled."""
     last_version: PolicyVersion

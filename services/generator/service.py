@@ -25,7 +25,7 @@ from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.publication import Publication, WholeWeights
-from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.sampling import PolicySampler, SamplingOptions, Warmth
 from services.generator.policy.value_filter import value_filter
 from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
@@ -331,6 +331,6 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.copy_bandwidth_gbs,
         settings.checks_while_decoding,
         settings.exploring_share,
-        settings.exploring_temperature,
+        Warmth(settings.exploring_temperature, settings.exploring_min_p),
     )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

@@ -131,10 +131,13 @@ class GeneratorSettings(BaseSettings):
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
     exploring_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the groups that are sampled at `exploring_temperature` instead, for a trainer to see what is
-    seldom written. Off: no GPU has shown yet that it pays."""
+    """Share of the groups that are sampled at `exploring_temperature` instead, to see what is seldom written. Off: no
+    GPU has shown yet that it pays."""
     exploring_temperature: float = Field(default=1.2, gt=0, le=2)
     """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
+    exploring_min_p: float = Field(default=0.0, ge=0, lt=1)
+    """... no token of theirs is less likely, at that temperature, than this share of the likeliest. Above 0 no trainer
+    learns from them."""
     checks_while_decoding: bool = False
     """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
     has shown yet that it pays."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.learning.conditioning import ShownInstead
-from benchmarks.tuning.arms import Arm, showing
+from benchmarks.tuning.arms import Arm, showing, warm
 from benchmarks.tuning.equal_seconds import searched
 from services.generator.policy.engine import EnginePrompt
 from services.generator.policy.kind import PromptWriter
@@ -56,7 +56,7 @@ async def one_sample(sampler: PolicySampler) -> None:
     await sampler.group(make_task(), "first", 1).sample(0)
 
 
-@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits"])
+@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "sample-warm"])
 def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     live_policy: LivePolicy, arm: Arm
 ) -> None:
@@ -66,6 +66,8 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     noting.asked.clear()
     if arm in ("shuffled", "blind"):
         sampler = showing(sampler, OTHER if arm == "shuffled" else None)
+    if arm == "sample-warm":
+        sampler = warm(sampler)
     graders, problem = Graders(), Problem(make_workload(OWN), OWN)
     options = argparse.Namespace(seconds_each=4.0)
     row, winner = live_policy.run(searched(arm, problem, graders, sampler, CostModels(), options))

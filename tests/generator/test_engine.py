@@ -1,4 +1,5 @@
 import asyncio
+import math
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -44,6 +45,24 @@ def test_log_probabilities_are_those_after_temperature(live_policy: LivePolicy) 
         logits = live_policy.policy.model(inputs_embeds=make_embeddings()[None]).logits[0, -1].float()
     expected = torch.log_softmax(logits / 0.25, -1)[sample.token_ids[0]]
     assert sample.logprobs[0] == pytest.approx(float(expected), abs=CLOSE)
+
+
+def test_without_unlikely_tokens_the_log_probability_is_that_among_the_others(live_policy: LivePolicy) -> None:
+    async def warm() -> list[Sample]:
+        engine = await live_policy.host.serving()
+        prompt = EmbeddingPrompt(make_embeddings())
+        return [await engine.sample(prompt, temperature=2.0, max_tokens=1, min_p=0.9) for _ in range(16)]
+
+    samples = live_policy.run(warm())
+    with torch.no_grad():
+        logits = live_policy.policy.model(inputs_embeds=make_embeddings()[None]).logits[0, -1].float()
+    whole = torch.log_softmax(logits / 2.0, -1)
+    likely = whole >= whole.max() + math.log(0.9)
+    assert 0 < int(likely.sum()) < len(whole)
+    expected = torch.log_softmax(whole.masked_fill(~likely, -math.inf), -1)
+    for sample in samples:
+        assert likely[sample.token_ids[0]]
+        assert sample.logprobs[0] == pytest.approx(float(expected[sample.token_ids[0]]), abs=CLOSE)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.matrix_prompts import MatrixPrompts
-from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.sampling import PolicySampler, SamplingOptions, Warmth
 from services.generator.policy.text_policy import TextPrompts
 from services.generator.policy.value_filter import ValueFilter
 from services.generator.search import STRATEGIES, Sources, Standing
@@ -77,7 +77,7 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
 def test_groups_that_explore_are_sampled_at_their_temperature_and_the_trainer_computes_the_same(
     live_policy: LivePolicy,
 ) -> None:
-    sampler = make_sampler(live_policy, exploring_share=1.0, exploring_temperature=1.5)
+    sampler = make_sampler(live_policy, exploring_share=1.0, exploring=Warmth(1.5))
     origins = [each.origin for each in collect(live_policy, "sample", 8, sampler) if isinstance(each.origin, Sampled)]
     assert {origin.temperature for origin in origins} == {1.5}
     pattern = make_task().problem.pattern
@@ -90,12 +90,20 @@ def test_groups_that_explore_are_sampled_at_their_temperature_and_the_trainer_co
     assert float((learner.logprobs(at_one) - batch.behaviour_BT).abs().max()) > 0.1
 
 
+def test_groups_that_explore_without_unlikely_tokens_say_so(live_policy: LivePolicy) -> None:
+    sampler = make_sampler(live_policy, exploring_share=1.0, exploring=Warmth(2.0, 0.1))
+    origins = [each.origin for each in collect(live_policy, "sample", 4, sampler) if isinstance(each.origin, Sampled)]
+    assert [(origin.temperature, origin.min_p) for origin in origins] == [(2.0, 0.1)] * 4
+
+
 def test_the_share_of_groups_that_explore_is_as_set() -> None:
-    options = SamplingOptions("sm_90", 1.0, 40, exploring_share=0.25, exploring_temperature=1.3)
-    temperatures = [options.temperature_of(seed) for seed in range(2000)]
+    options = SamplingOptions("sm_90", 1.0, 40, exploring_share=0.25, exploring=Warmth(1.3, 0.2))
+    drawn = [options.warmth_of(seed) for seed in range(2000)]
+    assert {each.min_p for each in drawn if each.temperature == 1.3} == {0.2}
+    temperatures = [each.temperature for each in drawn]
     assert set(temperatures) == {1.0, 1.3}
     assert 0.2 < temperatures.count(1.3) / len(temperatures) < 0.3
-    assert {SamplingOptions("sm_90", 1.0, 40).temperature_of(seed) for seed in range(100)} == {1.0}
+    assert {SamplingOptions("sm_90", 1.0, 40).warmth_of(seed) for seed in range(100)} == {Warmth(1.0)}
 
 
 @dataclass(frozen=True)

@@ -172,3 +172,9 @@ def test_versions_that_were_turned_down_do_not_count_in_the_age_of_a_batch() -> 
     usable = make_usable(make_record(origin=make_sampled(first_version=0)))
     assert assemble([usable], 3).staleness_B.tolist() == [3]
     assert assemble([usable], 3, frozenset({1, 2})).staleness_B.tolist() == [1]
+
+
+def test_nothing_is_learned_from_samples_without_unlikely_tokens() -> None:
+    warm = make_record(origin=make_sampled(temperature=3.0, min_p=0.2))
+    assert make_reader().read(warm, 0) == "truncated"
+    assert isinstance(make_reader().read(make_record(origin=make_sampled(temperature=3.0)), 0), UsableRecord)

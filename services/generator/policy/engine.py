@@ -127,7 +127,7 @@ class Sample:
     token_ids: tuple[int, ...]
     """The end token included, where it was reached."""
     logprobs: tuple[float, ...]
-    """Natural log-probability of each token under the distribution it was sampled from (temperature applied)."""
+    """Natural log-probability of each token under the distribution it was sampled from: after temperature and min-p."""
     versions: tuple[int, ...]
     """Policy version that each token was sampled under, never descending."""
 
@@ -167,9 +167,16 @@ class Engine:
         return not self._death.done() and not self._llm.errored
 
     async def sample(
-        self, prompt: EnginePrompt, *, temperature: float, max_tokens: int, watch: Watch | None = None
+        self,
+        prompt: EnginePrompt,
+        *,
+        temperature: float,
+        max_tokens: int,
+        min_p: float = 0.0,
+        watch: Watch | None = None,
     ) -> Sample:
-        """Sample one completion; as far as it came where a watch ends it.
+        """Sample one completion; as far as it came where a watch ends it. `min_p`: no token that is less likely, at the
+        temperature, than this share of the likeliest.
 
         Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies.
         """
@@ -184,6 +191,7 @@ class Engine:
             temperature=temperature,
             top_p=1.0,
             top_k=0,
+            min_p=min_p,
             max_tokens=max_tokens,
             logprobs=0,
             flat_logprobs=True,

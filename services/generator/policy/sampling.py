@@ -22,6 +22,16 @@ its first token on the new ones: this often in all."""
 
 
 @dataclass(frozen=True)
+class Warmth:
+    """What tokens of a group are drawn from."""
+
+    temperature: float
+    min_p: float = 0.0
+    """No token that is less likely, at the temperature, than this share of the likeliest. A trainer does not learn from
+    such samples: it knows whole distributions."""
+
+
+@dataclass(frozen=True)
 class SamplingOptions:
     """How samples are taken."""
 
@@ -35,13 +45,13 @@ class SamplingOptions:
     checks_directives: bool = False
     """Whether a sample ends where its directives are illegal, or name a format that cannot hold the matrix."""
     exploring_share: float = 0.0
-    """Of the groups, those sampled at `exploring_temperature`: all samples of a group at the same."""
-    exploring_temperature: float = 1.2
+    """Of the groups, those sampled as `exploring` says: all samples of a group alike."""
+    exploring: Warmth = Warmth(1.2)
 
-    def temperature_of(self, sample_seed: int) -> float:
+    def warmth_of(self, sample_seed: int) -> Warmth:
         """Of the group with this prompt: chance, but the same for the same prompt."""
         explores = random.Random(sample_seed).random() < self.exploring_share
-        return self.exploring_temperature if explores else self.temperature
+        return self.exploring if explores else Warmth(self.temperature)
 
     def prompt(self, encoder: EncoderName, sample_seed: int, gpu: GpuKind | None = None) -> Prompt:
         """For a kind of GPU; None: for the device of these options. What these options do not tell it is not told."""
@@ -117,7 +127,7 @@ class SampleGroup:
         self._name = name
         self._prompt = prompt
         self._size = size
-        self._temperature = sampler.options.temperature_of(prompt.sample_seed)
+        self._warmth = sampler.options.warmth_of(prompt.sample_seed)
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
         self._forms = Forms(task.problem, prompt.num_sms or 1)
@@ -148,8 +158,9 @@ class SampleGroup:
                     written = await self._prompt_for(engine)
                     sample = await engine.sample(
                         written,
-                        temperature=self._temperature,
+                        temperature=self._warmth.temperature,
                         max_tokens=options.max_program_tokens,
+                        min_p=self._warmth.min_p,
                         watch=DirectiveWatch(self._forms) if options.checks_directives else None,
                     )
             except EngineFailed:
@@ -162,7 +173,8 @@ class SampleGroup:
                 group_size=self._size,
                 token_ids=sample.token_ids,
                 logprobs=sample.logprobs,
-                temperature=self._temperature,
+                temperature=self._warmth.temperature,
+                min_p=self._warmth.min_p,
                 first_version=sample.versions[0],
                 last_version=sample.versions[-1],
                 asked=written.digest,

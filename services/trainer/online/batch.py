@@ -24,6 +24,7 @@ Skip = Literal[
     "already_used",
     "not_sampled",
     "other_encoder",
+    "truncated",
     "turned_down",
     "held_out",
     "stale",
@@ -40,6 +41,7 @@ Skip = Literal[
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
+`truncated`: sampled without unlikely tokens (min-p), so that its log-probabilities are not of a whole distribution.
 `turned_down`: partly sampled by a version that was refused or rolled back. `held_out`: of a matrix that the policy is
 judged by. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
@@ -48,7 +50,7 @@ judged by. `stale`: sampled too many versions ago.
 release, tokenizer or chat template. `malformed`: not of the contract, in which every number is finite.
 """
 
-LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "turned_down"})
+LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "truncated", "turned_down"})
 """Reasons that occur where everything is in order; records that are skipped for others are kept as dead letters."""
 
 MOST_LOGPROB = 1e-3
@@ -125,8 +127,8 @@ class RecordReader:
         rules, sampled = self._rules, record.candidate.origin
         if not isinstance(sampled, Sampled):
             return "not_sampled"
-        if sampled.prompt.encoder != rules.encoder:
-            return "other_encoder"
+        if (other := self._other(sampled)) is not None:
+            return other
         if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
             return "turned_down"
         if record.workload.pattern in rules.held_out:
@@ -181,6 +183,12 @@ class RecordReader:
         if len(asked.text_ids) + len(written.token_ids) > self._rules.max_text_tokens:
             return "too_long"
         return UsableRecord(record, written, asked, record.rewards.get(self._rules.reward, 0.0))
+
+    def _other(self, sampled: Sampled) -> Skip | None:
+        """Why it is of no policy that is learned here."""
+        if sampled.prompt.encoder != self._rules.encoder:
+            return "other_encoder"
+        return "truncated" if sampled.min_p else None
 
     def _damage(self, record: RewardRecord, sampled: Sampled) -> Skip | None:
         """What of its numbers cannot be."""
