@@ -80,7 +80,7 @@ def test_arms_differ_in_what_they_search_with() -> None:
     assert [arm for arm, sources in found.items() if sources.edits] == ["edits"]
     assert found["edits"].writers.names == ("mutate", "policy")
     alone = [arm for arm in ARMS if search_of(arm) == "sample"]
-    assert alone == ["sample", "shuffled", "blind", "sample-learned"]
+    assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm"]
 
 
 def test_a_policy_alone_whose_engine_does_not_serve_is_a_failure_and_no_result() -> None:
