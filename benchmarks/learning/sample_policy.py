@@ -84,6 +84,8 @@ def how_written(policy: str, options: argparse.Namespace) -> dict[str, Any]:
     unusual = {"permuted": options.permuted, "conditioning": options.conditioning}
     if options.temperature != 1 or options.min_p:
         unusual |= {"temperature": options.temperature, "min_p": options.min_p or None}
+    if options.only == "train":
+        unusual["split"] = "train"
     return {"policy": policy, **{name: value for name, value in unusual.items() if value is not None}}
 
 

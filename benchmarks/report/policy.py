@@ -51,7 +51,7 @@ SAMPLES = (
     "masked, or one outside its grid, with machine code that no family program has which was compiled for the matrix, the most alike one among them."
 )
 INTERPRETED = (
-    "Single samples at temperature 1 of validation matrices of up to 60,000 nonzeros, each different text graded on the interpreter: whether it is right, without a time. "
+    "Single samples of matrices of up to 60,000 nonzeros, of the validation side and at temperature 1 where nothing else is said, each different text graded on the interpreter: whether it is right, without a time. "
     "Samples as often as they were drawn; different: texts that pass."
 )
 ENGINE = (
@@ -178,6 +178,7 @@ def _interpreted_cells(result: Json, row: Json) -> list[str]:
     different = row.get("different")
     unusual = ", rows and columns permuted" if "permuted" in result else ""
     unusual += f", temperature {_warmth(result)}" if "temperature" in result else ""
+    unusual += f", {result['split']} side" if "split" in result else ""
     return [
         f"{row['operation']} {row['element_type']}{columns}{unusual}",
         str(matrices),

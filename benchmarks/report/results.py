@@ -260,7 +260,7 @@ def read_samples(results: Iterable[Json]) -> list[Suite]:
 
 def how_sampled(line: Mapping[str, Any]) -> Json:
     """Of a line that `sample_policy` wrote: whose samples they are, and what is unusual about them."""
-    names = ("policy", "permuted", "conditioning", "temperature", "min_p")
+    names = ("policy", "permuted", "conditioning", "temperature", "min_p", "split")
     return {name: line[name] for name in names if name in line}
 
 

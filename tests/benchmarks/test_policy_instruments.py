@@ -226,3 +226,5 @@ def test_sources_of_samples_are_those_of_a_side(tmp_path: Path) -> None:
     assert (first.name, second.name) == ("tub1000", "stencil2d5_1000")
     assert first.load().pattern.digest == permuted(make_pattern(), 7).digest
     assert how_written("p", asked) == {"policy": "p", "permuted": 7, "temperature": 1.3, "min_p": 0.1}  # type: ignore[arg-type]
+    asked.only = "train"
+    assert how_written("p", asked)["split"] == "train"  # type: ignore[arg-type]

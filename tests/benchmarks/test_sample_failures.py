@@ -81,3 +81,5 @@ def test_the_report_has_a_line_for_each_kind_of_workload() -> None:
         "| spmv float64 | 2 | 2 | 0.0% | - | - | some, 01234567 | [them](results/cpu/them.json) |",
     ]
     assert interpreted_lines([{"kind": "another"}]) == []
+    train = result | {"rows": [old], "split": "train"}
+    assert interpreted_lines([train])[-1].startswith("| spmv float64, train side | 2 | ")
