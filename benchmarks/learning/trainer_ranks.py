@@ -1,12 +1,12 @@
 """The same online updates by one process and by several, a GPU each: what they take, and that they come to the same weights.
 
-    python -m benchmarks.learning.trainer_ranks [--processes 1 2] [--records 256] [--updates 5] [--device cuda]
+    python -m benchmarks.learning.trainer_ranks [--processes 1 2] [--micro-batch-tokens 2048 16384] [--records 256] [--updates 5] [--device cuda]
 
 Programs are those of `benchmarks.learning.trainer_update`, several times over; the same batch is learned from in each update, under the
 settings that a trainer begins with but for the trust region, which would end some of them early. Each number of processes is a run of
 torchrun of its own; its first update, in which the others are told the whole state and kernels are loaded, is left out of the median.
 How far two runs are apart is told beside how far the policy has moved: sums of the gradient's parts are rounded in another order, and a
-GPU's arithmetic is bfloat16.
+GPU's arithmetic is bfloat16. Each size of micro-batches is a run of its own, too: larger ones are fewer kernels, and more memory.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _updates(options)
         return
     with tempfile.TemporaryDirectory(prefix="ss-ranks-") as folder:
-        runs = [_run(count, Path(folder), options) for count in options.processes]
+        ways = product(options.micro_batch_tokens, options.processes)
+        runs = [_run(count, tokens, Path(folder), options) for tokens, count in ways]
     alone, is_cuda = runs[0], options.device == "cuda"
     device = torch.cuda.get_device_name() if is_cuda else "CPU"
     result = {
@@ -60,13 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(json.dumps(result, indent=1))
 
 
-def _run(count: int, folder: Path, options: argparse.Namespace) -> Json:
+def _run(count: int, micro_batch_tokens: int, folder: Path, options: argparse.Namespace) -> Json:
     """What the first of so many processes wrote. Raises CalledProcessError."""
-    written = folder / f"{count}.pt"
+    written = folder / f"{count}-{micro_batch_tokens}.pt"
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     run += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(count)]
     run += ["-m", "benchmarks.learning.trainer_ranks", "--rank-writes", str(written), "--device", options.device]
     run += ["--policy", str(options.policy.resolve()), "--records", str(options.records)]
+    run += ["--micro-batch-tokens", str(micro_batch_tokens)]
     run += ["--updates", str(options.updates), "--threads", str(options.threads)]
     subprocess.run(run, check=True, cwd=ROOT)
     told: Json = torch.load(written, weights_only=False)
@@ -77,7 +80,8 @@ def _updates(options: argparse.Namespace) -> None:
     """In one of torchrun's processes; the first writes what came of it."""
     torch.set_num_threads(options.threads)
     own = ranks(options.device)
-    made = LearnerOptions(program_kl_limit=100.0)
+    (most,) = options.micro_batch_tokens
+    made = LearnerOptions(program_kl_limit=100.0, micro_batch_tokens=most)
     learner = Learner(load_networks(options.policy), made, device=own.device, ranks=own)
     if not own.leads:
         learner.follow()
@@ -92,6 +96,8 @@ def _updates(options: argparse.Namespace) -> None:
     learner.dismiss()
     told = {
         "processes": own.count,
+        "micro_batch_tokens": most,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None,
         "tokens": int(batch.text.sampled_mask_BT.sum()),
         "update_s": seconds,
         "median_s": statistics.median(seconds[1:] or seconds),
@@ -120,6 +126,10 @@ def _length(tensors: Sequence[torch.Tensor]) -> float:
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="others are held against the first")
+    least = LearnerOptions().micro_batch_tokens
+    parser.add_argument(
+        "--micro-batch-tokens", type=int, nargs="+", default=[least], help="prompt and padding included"
+    )
     parser.add_argument("--records", type=int, default=256, help="of a batch; a course's has 256, a trainer's own 512")
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")

@@ -269,16 +269,17 @@ def _nats(nats: Mapping[str, Mapping[str, float]] | None) -> str:
 
 
 def rank_lines(result: Json) -> list[str]:
-    """A number of processes a line."""
+    """A number of processes and a size of micro-batches a line; early files did not tell the size."""
     lines = [
         f"{result['records']} programs of {result['runs'][0]['tokens']:,} tokens, {result['updates']} updates.",
         "",
-        "| processes | seconds an update, median | first | speed over the first | weights moved | apart from the first |",
-        "|---" * 6 + "|",
+        "| processes | tokens of a micro-batch | GiB at most | seconds an update, median | first | speed over the first | weights moved | apart from the first |",
+        "|---" * 8 + "|",
     ]
     for run in result["runs"]:
+        peak_gib = run.get("peak_gib")
         lines.append(
-            f"| {run['processes']} | {run['median_s']:.2f} | {run['update_s'][0]:.2f} | {run['over_the_first']:.2f}x | "
+            f"| {run['processes']} | {run.get('micro_batch_tokens', 2048):,} | {'-' if peak_gib is None else f'{peak_gib:.1f}'} | {run['median_s']:.2f} | {run['update_s'][0]:.2f} | {run['over_the_first']:.2f}x | "
             f"{run['moved']:.4f} | {run['apart_from_the_first']:.2g} |"
         )
     return lines

@@ -16,7 +16,18 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     policy = tmp_path / "policy"
     write_policy(policy, make_policy())
-    toy = ["--records", "8", "--updates", "2", "--device", "cpu", "--commit", "c0ffee00"]
+    toy = [
+        "--micro-batch-tokens",
+        "4096",
+        "--records",
+        "8",
+        "--updates",
+        "2",
+        "--device",
+        "cpu",
+        "--commit",
+        "c0ffee00",
+    ]
     main(["--processes", "1", "2", "--policy", str(policy), *toy, "--out", str(tmp_path)])
     result = json.loads((tmp_path / "cpu" / "trainer-ranks.json").read_text(encoding="utf-8"))
     alone, together = result["runs"]
@@ -25,4 +36,4 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
     assert together["moved"] == pytest.approx(alone["moved"], rel=1e-3)
     assert together["apart_from_the_first"] < 1e-3 * alone["moved"]
     assert len(together["update_s"]) == 2
-    assert rank_lines(result)[-1].startswith("| 2 | ")
+    assert rank_lines(result)[-1].startswith("| 2 | 4,096 | - | ")
