@@ -126,10 +126,8 @@ def _length(tensors: Sequence[torch.Tensor]) -> float:
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="others are held against the first")
-    least = LearnerOptions().micro_batch_tokens
-    parser.add_argument(
-        "--micro-batch-tokens", type=int, nargs="+", default=[least], help="prompt and padding included"
-    )
+    usual = [LearnerOptions().micro_batch_tokens]
+    parser.add_argument("--micro-batch-tokens", type=int, nargs="+", default=usual, help="prompt and padding included")
     parser.add_argument("--records", type=int, default=256, help="of a batch; a course's has 256, a trainer's own 512")
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")

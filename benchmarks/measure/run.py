@@ -100,7 +100,7 @@ class Samples:
 
     programs: Mapping[Kind, list[str]] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
-    """The policy's name, and what is unusual: `permuted`, `conditioning`, `temperature`, `min_p`, `nats`."""
+    """The policy's name, and what is unusual: `permuted`, `conditioning`, `temperature`, `min_p`, `split`, `nats`."""
     kin: dict[Kind, "Future[dict[str, Kinship]]"] = field(default_factory=dict)
 
     @property

@@ -16,19 +16,9 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     policy = tmp_path / "policy"
     write_policy(policy, make_policy())
-    toy = [
-        "--micro-batch-tokens",
-        "4096",
-        "--records",
-        "8",
-        "--updates",
-        "2",
-        "--device",
-        "cpu",
-        "--commit",
-        "c0ffee00",
-    ]
-    main(["--processes", "1", "2", "--policy", str(policy), *toy, "--out", str(tmp_path)])
+    passes = ["--processes", "1", "2", "--micro-batch-tokens", "4096"]
+    toy = ["--records", "8", "--updates", "2", "--device", "cpu", "--commit", "c0ffee00"]
+    main([*passes, "--policy", str(policy), *toy, "--out", str(tmp_path)])
     result = json.loads((tmp_path / "cpu" / "trainer-ranks.json").read_text(encoding="utf-8"))
     alone, together = result["runs"]
     assert (alone["processes"], together["processes"]) == (1, 2)

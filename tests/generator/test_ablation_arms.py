@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.learning.conditioning import ShownInstead
-from benchmarks.tuning.arms import Arm, showing, warm
+from benchmarks.tuning.arms import WARMTH, Arm, showing, warm
 from benchmarks.tuning.equal_seconds import searched
 from services.generator.policy.engine import EnginePrompt
 from services.generator.policy.kind import PromptWriter
@@ -68,6 +68,7 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
         sampler = showing(sampler, OTHER if arm == "shuffled" else None)
     if arm == "sample-warm":
         sampler = warm(sampler)
+        assert {sampler.options.warmth_of(seed) for seed in range(20)} == {WARMTH}
     graders, problem = Graders(), Problem(make_workload(OWN), OWN)
     options = argparse.Namespace(seconds_each=4.0)
     row, winner = live_policy.run(searched(arm, problem, graders, sampler, CostModels(), options))

@@ -185,7 +185,7 @@ class RecordReader:
         return UsableRecord(record, written, asked, record.rewards.get(self._rules.reward, 0.0))
 
     def _other(self, sampled: Sampled) -> Skip | None:
-        """Why it is of no policy that is learned here."""
+        """Why its log-probabilities are of no distribution that is learned here."""
         if sampled.prompt.encoder != self._rules.encoder:
             return "other_encoder"
         return "truncated" if sampled.min_p else None
