@@ -574,6 +574,7 @@ class FromPolicy(Message):
     group: Identifier
     first_version: PolicyVersion
     last_version: PolicyVersion
+    temperature: float = Field(gt=0)
     parent: Identifier | None = Field(default=None, exclude_if=_is_none)
     """Candidate that it was shown with its report. None: it was written without one."""
     generation: int | None = Field(default=None, ge=1, exclude_if=_is_none)

@@ -51,7 +51,7 @@ class MatrixEncoder(nn.Module):
 
     `structural`: each window of rows pools its sampled nonzeros, after a small network, by mean and by maximum.
     `profiled`: the same, with the curve of row lengths, column reuse, dense columns and device among the features.
-    `features`, `blind`: networks of `profiled`, shown no nonzeros, and nothing of the matrix at all.
+    `features`, `shuffled`, `blind`: networks of `profiled`, shown no nonzeros, a made matrix, and nothing of any.
     `sinusoidal`, `sinusoidal_1024`: one linear layer on e = [PE(row), PE(col)] of single nonzeros, as in SparseRL.
     `min_max`, `raw_indices`: the same on row and column as shares of the matrix, and as they are.
     The output is scaled to the size of the language model's own embeddings (`embedding_rms`).

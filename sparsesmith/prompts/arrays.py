@@ -29,22 +29,23 @@ from sparsesmith.prompts.positions import (
     sinusoidal_codes,
     structural_codes,
 )
+from sparsesmith.prompts.stand_ins import stand_in
 from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
 EncoderKind = Literal[
-    "structural", "sinusoidal", "profiled", "features", "blind", "sinusoidal_1024", "min_max", "raw_indices"
+    "structural", "sinusoidal", "profiled", "features", "shuffled", "blind", "sinusoidal_1024", "min_max", "raw_indices"
 ]
 ENCODER_KINDS: tuple[EncoderKind, ...] = get_args(EncoderKind)
 
 FEATURE_VERSIONS: Mapping[EncoderKind, int] = {
     **dict.fromkeys(ENCODER_KINDS, 1),
-    **dict.fromkeys(("profiled", "features", "blind"), 2),
+    **dict.fromkeys(("profiled", "features", "shuffled", "blind"), 2),
 }
 """Of what each kind is shown. Rises whenever names or meanings change: a policy is bound to one version."""
 
-PROFILED: frozenset[EncoderKind] = frozenset({"profiled", "features", "blind"})
-"""These have all features in the same order; `features` shows no nonzeros beside them, and `blind` zeros instead of
-what follows from the matrix, so that it says what is asked for and nothing else."""
+PROFILED: frozenset[EncoderKind] = frozenset({"profiled", "features", "shuffled", "blind"})
+"""These have all features in the same order; `features` shows no nonzeros beside them, `shuffled` a made matrix instead
+of the right one, and `blind` zeros instead of what follows from the matrix: both say what is asked for."""
 
 NUM_WINDOWS = 64
 """Matrix tokens of the structural encoder: windows of consecutive rows."""
@@ -116,6 +117,8 @@ def pattern_features(pattern: Pattern, encoder: EncoderKind) -> npt.NDArray[np.f
     """The features that follow from the matrix alone, which come first."""
     if encoder == "blind":
         return np.zeros(len(FEATURE_NAMES) + len(PROFILE_NAMES), np.float32)
+    if encoder == "shuffled":
+        pattern = stand_in(pattern)
     features = structural_features(pattern)
     return np.concatenate([features, profile_features(pattern)]) if encoder in PROFILED else features
 
@@ -138,6 +141,8 @@ def matrix_inputs(
     match encoder:
         case "structural" | "profiled":
             points, mask, windows = _window_tokens(pattern, generator)
+        case "shuffled":
+            points, mask, windows = _window_tokens(stand_in(pattern), generator)
         case "features" | "blind":
             points, mask, windows = _no_tokens()
         case _:

@@ -155,6 +155,7 @@ def test_the_policy_is_shown_programs_with_their_reports_and_the_trainer_writes_
             group=origin.group,
             first_version=0,
             last_version=0,
+            temperature=1.0,
             parent=origin.parent,
             generation=origin.generation,
             report=told.report,

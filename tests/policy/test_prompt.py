@@ -28,6 +28,7 @@ from sparsesmith.prompts.positions import (
     sinusoidal,
     structural_codes,
 )
+from sparsesmith.prompts.stand_ins import MAX_NONZEROS, stand_in
 from sparsesmith_proto.kernel import Prompt, Workload
 
 
@@ -123,6 +124,33 @@ def test_what_is_blind_is_told_what_is_asked_for_and_nothing_of_the_matrix() -> 
     assert np.array_equal(one.header_ids, inputs_of(make_pattern(), encoder="profiled").header_ids)
     assert np.array_equal(one.features[-len(CIRCUMSTANCE_NAMES) :], features_of("profiled")[-len(CIRCUMSTANCE_NAMES) :])
     assert not one.features[: -len(CIRCUMSTANCE_NAMES)].any()
+
+
+def test_what_is_shuffled_is_shown_a_made_matrix_and_told_what_is_asked_for() -> None:
+    one, other = (inputs_of(make_pattern(seed=seed), encoder="shuffled") for seed in (0, 1))
+    true = inputs_of(make_pattern(), encoder="profiled")
+    shown = inputs_of(stand_in(make_pattern()), encoder="profiled")
+    assert all(np.array_equal(mine, its) for mine, its in zip(arrays(one), arrays(shown), strict=True))
+    for wrong in (other, true):
+        assert not np.array_equal(one.features, wrong.features)
+        assert not np.array_equal(one.windows, wrong.windows)
+    assert np.array_equal(one.header_ids, true.header_ids)
+    assert np.array_equal(one.features[-len(CIRCUMSTANCE_NAMES) :], true.features[-len(CIRCUMSTANCE_NAMES) :])
+
+
+def test_made_matrices_are_of_many_kinds_and_one_matrix_always_has_the_same() -> None:
+    patterns = [make_pattern(seed=seed) for seed in range(40)]
+    made = [stand_in(each) for each in patterns]
+    assert [stand_in(each).digest for each in patterns] == [each.digest for each in made]
+    assert len({each.digest for each in made}) > 30
+    assert {each.digest for each in made}.isdisjoint(each.digest for each in patterns)
+    means = [each.nnz / each.num_rows for each in made]
+    assert min(means) < 3 and max(means) > 20
+    assert all(0 < each.nnz <= MAX_NONZEROS for each in made)
+    steady = [float(each.row_lengths.std()) < 0.5 * each.nnz / each.num_rows for each in made]
+    assert 5 < sum(steady) < 35, "rows of equal lengths, and others"
+    near = [float(np.median(np.abs(each.row_indices() - each.col_indices))) < each.num_rows / 16 for each in made]
+    assert 5 < sum(near) < 35, "bands, and nonzeros anywhere"
 
 
 def test_features_alone_are_those_of_the_profile() -> None:

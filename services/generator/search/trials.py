@@ -102,6 +102,7 @@ def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | Written |
             group=origin.group,
             first_version=origin.first_version,
             last_version=origin.last_version,
+            temperature=origin.temperature,
             parent=origin.parent,
             generation=origin.generation or None,
             report=None if shown is None else shown.report,

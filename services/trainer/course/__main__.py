@@ -59,7 +59,7 @@ def _learn(options: argparse.Namespace) -> None:
         max_policy_age=options.max_policy_age,
         at_once=options.at_once,
         num_evaluators=options.evaluators,
-        environment={f"SPARSESMITH_EVALUATOR_{name}": value for name, value in arm.evaluator.items()},
+        environment=arm.environment,
         changes=dict(_setting(each) for each in options.set),
     )
     _tell(run_course(course, lessons, probes))

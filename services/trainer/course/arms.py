@@ -17,12 +17,22 @@ class Arm:
     """Settings of the trainer by name."""
     evaluator: Mapping[str, str] = field(default_factory=dict)
     """Of the evaluators."""
+    generator: Mapping[str, str] = field(default_factory=dict)
+    """Of the generator."""
     family_candidates: int = 0
     """Candidates of the kernel families that are graded of each lesson, once, before its first samples."""
     parent_every: int = 0
     """Each so many-th job asks for changes of a program that was measured; 0: none."""
     encoder: EncoderKind | None = None
     """What the policy is shown; None: as it was taught."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Settings of evaluators and generator, as variables."""
+        return {
+            **{f"SPARSESMITH_EVALUATOR_{name}": value for name, value in self.evaluator.items()},
+            **{f"SPARSESMITH_GENERATOR_{name}": value for name, value in self.generator.items()},
+        }
 
 
 LONG_STEPS = {"PROGRAM_KL_LIMIT": "0.5", "MATRIX_RATE": "0.0002", "OTHER_RATE": "0.00006"}
@@ -51,16 +61,19 @@ ARMS: Mapping[str, Arm] = {
     "groups-alone": Arm({**PPO, "GROUP_SHARE": "1"}),
     "imitation": Arm({"IMITATION_SHARE": "0.15"}, {"TELLS_OF_ALL": "true"}, family_candidates=32),
     "own-imitation": Arm({"IMITATION_SHARE": "0.15"}),
+    "explore": Arm(generator={"EXPLORING_SHARE": "0.25"}),
     "parents": Arm(parent_every=2),
+    "shuffled": Arm(encoder="shuffled"),
     "blind": Arm(encoder="blind"),
     "start": Arm(),
 }
-"""`rloo` is what a trainer does by default. `paper`, `improvement`, `imitation`, `parents` and `blind` change one thing
-of it, `best-of-4`, `lambda` and `groups-alone` one of PPO. `start` is judged and learns nothing. `fast`: longer steps.
+"""`rloo` is what a trainer does by default. `paper`, `improvement`, `imitation`, `explore`, `parents`, `shuffled` and
+`blind` change one thing of it, `best-of-4`, `lambda` and `groups-alone` one of PPO. `start` is judged and learns nothing. `fast`: longer steps.
 `ppo-taught`: its critic begins as what was taught on measured programs. `lambda-0.95` is the credit of old,
 `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation` learns from what
-the families find, `own-imitation` from the policy's own finds. Of `parents` every other job is of changes of a measured
-program. `blind` is shown nothing of any matrix."""
+the families find, `own-imitation` from the policy's own finds. Of `explore` a quarter of the groups is sampled warmer,
+of `parents` every other job is of changes of a measured program. `shuffled` is shown a made matrix in the right one's
+place, always the same one for the same matrix, `blind` nothing of any."""
 
 
 def shown_as(policy: Path, encoder: EncoderKind, folder: Path) -> Path:

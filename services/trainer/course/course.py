@@ -22,7 +22,7 @@ from services.trainer.course import curves
 from services.trainer.course.admission import Admission
 from services.trainer.course.curriculum import Curriculum
 from services.trainer.course.gpu_use import GpuUse
-from services.trainer.course.judging import Group, figures, judge
+from services.trainer.course.judging import Group, JudgingOptions, figures, judge
 from services.trainer.course.ledger import Event, Ledger
 from services.trainer.course.lessons import Lesson
 from services.trainer.course.posting import Poster, PostingOptions
@@ -41,6 +41,8 @@ CRITIC_WARMUP = 1
 """Updates that the policy waits for its critic at most: a course of minutes has some tens in all."""
 CACHED_BASELINES = 256
 """As an evaluator keeps by itself; of a course all workloads' are kept, which come again."""
+TEMPERATURE = 1.0
+"""The generator's by itself."""
 SETTLE_S = 90.0
 """Longest wait for a canary that is under way, before a judgement."""
 
@@ -196,9 +198,10 @@ class Course:
             time.sleep(POLL_S)
         with stopped(self._stack.pids()["trainer"]):
             version, began = self._client.policy().version, time.monotonic()
-            groups = judge(
-                self._stack.url, self._probes, options.judge_samples, options.at_once, options.judge_s, self._tell
+            judging = JudgingOptions(
+                options.judge_samples, temperature_of(self._stack), options.at_once, options.judge_s
             )
+            groups = judge(self._stack.url, self._probes, judging, self._tell)
         self._look(self._ledger.seconds)
         self._write_judgement(version, groups, time.monotonic() - began)
 
@@ -248,6 +251,11 @@ class Course:
 
     def curves(self) -> curves.Curves:
         return curves.curves_of(self._ledger, self._options.arm, self._options.seed)
+
+
+def temperature_of(stack: Stack) -> float:
+    """Of groups that do not explore, as the generator reads it."""
+    return float(stack.environment().get("SPARSESMITH_GENERATOR_TEMPERATURE", TEMPERATURE))
 
 
 def next_judgement_s(options: CourseOptions, judged: Sequence[Event]) -> float:

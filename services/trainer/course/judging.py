@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from services.trainer.course.lessons import Lesson
 from sparsesmith.client import Client
-from sparsesmith.errors import SparsesmithError
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.reward import milestone, standard_of
-from sparsesmith_proto.api import KernelReport, TriedCandidate
+from sparsesmith_proto.api import FromPolicy, KernelReport, TriedCandidate
 from sparsesmith_proto.kernel import Passed
 
 FRESH = {"Cache-Control": "no-cache"}
+MAX_DRAWS = 12
+"""Groups of a workload that are asked for at most, where some are sampled warmer than they are judged."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,27 @@ def figures(groups: Sequence[Group]) -> Figures:
     )
 
 
+@dataclass(frozen=True)
+class JudgingOptions:
+    """How a policy is judged."""
+
+    samples: int
+    """Of a workload."""
+    temperature: float = 1.0
+    """At which they were sampled: where a share of the groups explores, others are asked for in their place."""
+    clients: int = 16
+    """Workloads at a time."""
+    seconds: float = 120.0
+    """After which none is begun."""
+
+
 def judge(
-    url: str, lessons: Sequence[Lesson], samples: int, clients: int, seconds: float, tell: Callable[[str], None] = print
+    url: str, lessons: Sequence[Lesson], options: JudgingOptions, tell: Callable[[str], None] = print
 ) -> list[Group]:
-    """In the order of the lessons; those that could not be graded, or not begun within `seconds`, are told and left
-    out."""
+    """In the order of the lessons; those that could not be graded, or not begun in time, are told and left out."""
     found, waiting, lock = dict[str, Group](), iter(lessons), threading.Lock()
     deadline = threading.Event()
-    timer = threading.Timer(seconds, deadline.set)
+    timer = threading.Timer(options.seconds, deadline.set)
     timer.start()
 
     def work() -> None:
@@ -104,14 +119,14 @@ def judge(
                 if lesson is None:
                     return
                 try:
-                    group = sampled(client, lesson, samples, seconds)
+                    group = sampled(client, lesson, options)
                 except SparsesmithError as error:
                     tell(f"{lesson.name} is not judged: {error.message}")
                     continue
                 with lock:
                     found[lesson.name] = group
 
-    threads = [threading.Thread(target=work) for _ in range(clients)]
+    threads = [threading.Thread(target=work) for _ in range(options.clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -120,10 +135,21 @@ def judge(
     return [found[lesson.name] for lesson in lessons if lesson.name in found]
 
 
-def sampled(client: Client, lesson: Lesson, samples: int, seconds: float) -> Group:
-    """Raises SparsesmithError."""
-    job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), lesson.options(samples, seconds))
-    return grouped(lesson, client.wait(job.job_id), client.candidates(job.job_id))
+def sampled(client: Client, lesson: Lesson, options: JudgingOptions) -> Group:
+    """Raises SparsesmithError; Unavailable where no group is of the temperature."""
+    asked, seen = lesson.options(options.samples, options.seconds), list[float]()
+    for _ in range(MAX_DRAWS):
+        job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), asked)
+        report, tried = client.wait(job.job_id), client.candidates(job.job_id)
+        seen = [each.origin.temperature for each in tried if isinstance(each.origin, FromPolicy)]
+        if all(each == options.temperature for each in seen):
+            return grouped(lesson, report, tried)
+    raise Unavailable(
+        f"{MAX_DRAWS} times some samples were not of temperature {options.temperature}, at last of {max(seen)}",
+        field="temperature",
+        value=max(seen),
+        limit=options.temperature,
+    )
 
 
 def _mean(values: Sequence[float]) -> float:
