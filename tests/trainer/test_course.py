@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 import torch
 
+from services.generator.settings import GeneratorSettings
 from services.trainer.course import curves
 from services.trainer.course.__main__ import main
-from services.trainer.course.course import CourseOptions, Tail, is_judgement_due, next_judgement_s, run_course
+from services.trainer.course.course import (
+    TEMPERATURE,
+    CourseOptions,
+    Tail,
+    is_judgement_due,
+    next_judgement_s,
+    run_course,
+)
 from services.trainer.course.curriculum import LEAST, UNSEEN, Curriculum
 from services.trainer.course.events import Scalar, masked_crc, write_events
 from services.trainer.course.exports import export
@@ -333,3 +341,7 @@ def test_event_files_are_tensorboards(tmp_path: Path) -> None:
 def test_the_checksum_is_that_of_the_format() -> None:
     crc = 0xE3069283  # CRC-32C of "123456789" (RFC 3720, and every table of checksums)
     assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_the_temperature_that_is_judged_at_is_the_generators() -> None:
+    assert GeneratorSettings().temperature == TEMPERATURE

@@ -68,12 +68,12 @@ ARMS: Mapping[str, Arm] = {
     "start": Arm(),
 }
 """`rloo` is what a trainer does by default. `paper`, `improvement`, `imitation`, `explore`, `parents`, `shuffled` and
-`blind` change one thing of it, `best-of-4`, `lambda` and `groups-alone` one of PPO. `start` is judged and learns nothing. `fast`: longer steps.
-`ppo-taught`: its critic begins as what was taught on measured programs. `lambda-0.95` is the credit of old,
-`lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation` learns from what
-the families find, `own-imitation` from the policy's own finds. Of `explore` a quarter of the groups is sampled warmer,
-of `parents` every other job is of changes of a measured program. `shuffled` is shown a made matrix in the right one's
-place, always the same one for the same matrix, `blind` nothing of any."""
+`blind` change one thing of it, `best-of-4`, `lambda` and `groups-alone` one of PPO. `start` is judged and learns
+nothing. `fast`: longer steps. `ppo-taught`: its critic begins as what was taught on measured programs. `lambda-0.95` is
+the credit of old, `lambda-0.95-alone` its lambda with a critic of Monte-Carlo targets that is always asked. `imitation`
+learns from what the families find, `own-imitation` from the policy's own finds. Of `explore` a quarter of the groups is
+sampled warmer, of `parents` every other job is of changes of a measured program. `shuffled` is shown a made matrix in
+the right one's place, always the same one for the same matrix, `blind` nothing of any."""
 
 
 def shown_as(policy: Path, encoder: EncoderKind, folder: Path) -> Path:

@@ -70,7 +70,7 @@ class CourseOptions:
     """`always`: before, every `judge_every_s` and after; `end`: only when the seconds are over."""
     judge_every_s: float = 300.0
     judge_samples: int = 16
-    judge_s: float = 120.0
+    judge_s: float = 180.0
     """Longest time of a judgement; what was not begun by then is left out."""
     group: int = 16
     batch_groups: int = 32

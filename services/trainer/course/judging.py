@@ -98,7 +98,7 @@ class JudgingOptions:
     """At which they were sampled: where a share of the groups explores, others are asked for in their place."""
     clients: int = 16
     """Workloads at a time."""
-    seconds: float = 120.0
+    seconds: float = 180.0
     """After which none is begun."""
 
 
