@@ -1,8 +1,8 @@
 """Matrix encoders compared: short supervised trainings from one language model, an encoder and seed each.
 
     python -m benchmarks.learning.encoders LANGUAGE_MODEL --tokenizer TOKENIZER.json --examples examples.jsonl.xz --patterns PATTERNS [...]
-        [--encoders profiled structural features blind sinusoidal sinusoidal_1024 min_max raw_indices] [--seconds 45] [--samples 4]
-        [--most-workloads 200] [--batch-sequences N] [--device cuda] [--seeds 0] [--work DIR] [--commit C] [--out benchmarks/results]
+        [--encoders profiled structural features shuffled blind sinusoidal sinusoidal_1024 min_max raw_indices] [--seconds 45]
+        [--samples 4] [--most-workloads 200] [--batch-sequences N] [--device cuda] [--seeds 0] [--work DIR] [--commit C] [--out benchmarks/results]
 
 LANGUAGE_MODEL is what the stage `pretrain` wrote: that of a policy has learned with one of the encoders, and favours it. All have the same
 seconds of the training loop, so that one with more soft tokens makes fewer steps; the weights at the end are judged (`sft --checks 1`,

@@ -10,7 +10,7 @@ ENCODERS = (
     "Measured: samples whose text was measured for the same workload before, and workloads that have one; an unknown text may be fast or slow. Of the fastest: the time "
     "of a workload's fastest measured program over that of its best measured sample, geometric mean of those workloads, at most 1. profiled: structural features, "
     "curves of the rows, dense columns and device, and windows of rows. structural: without curves, columns and device. features: as profiled, without windows. "
-    "blind: shown nothing of the matrix. sinusoidal: position codes of 128 nonzeros, as in SparseRL, or of 1,024. min_max, raw_indices: 128 nonzeros as shares of the matrix, "
+    "shuffled: shown a made matrix instead. blind: shown nothing of the matrix. sinusoidal: position codes of 128 nonzeros, as in SparseRL, or of 1,024. min_max, raw_indices: 128 nonzeros as shares of the matrix, "
     "or as they are. Nats are of validation examples. Means over seeds, in brackets least and most."
 )
 

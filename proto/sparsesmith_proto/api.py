@@ -575,6 +575,8 @@ class FromPolicy(Message):
     first_version: PolicyVersion
     last_version: PolicyVersion
     temperature: float = Field(gt=0)
+    min_p: float = Field(default=0, ge=0, lt=1, exclude_if=lambda share: share == 0)
+    """As `Sampled.min_p`."""
     parent: Identifier | None = Field(default=None, exclude_if=_is_none)
     """Candidate that it was shown with its report. None: it was written without one."""
     generation: int | None = Field(default=None, ge=1, exclude_if=_is_none)

@@ -15,14 +15,18 @@ from sparsesmith_proto.api import FromPolicy
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
-EXPLORES = {"EXPLORING_SHARE": "0.5", "EXPLORING_TEMPERATURE": "1.5"}
+EXPLORES = {"EXPLORING_SHARE": "0.5", "EXPLORING_MIN_P": "0.125"}
+PLAIN, WARM = (1.0, 0.0), (1.2, 0.125)
+"""Temperature and min-p."""
 
 
-def temperatures(client: Client, jobs: int) -> list[set[float]]:
-    """Of the last so many jobs, the newest first."""
+def sampled_as(client: Client, jobs: int) -> list[set[tuple[float, float]]]:
+    """Temperatures and min-p of the last so many jobs' samples, the newest first."""
     listed = client.jobs(limit=jobs).jobs
     origins = [[each.origin for each in client.candidates(job.job_id)] for job in listed]
-    return [{origin.temperature for origin in each if isinstance(origin, FromPolicy)} for each in origins]
+    return [
+        {(origin.temperature, origin.min_p) for origin in each if isinstance(origin, FromPolicy)} for each in origins
+    ]
 
 
 def test_groups_that_explore_are_not_judged(tmp_path: Path) -> None:
@@ -36,14 +40,13 @@ def test_groups_that_explore_are_not_judged(tmp_path: Path) -> None:
     with Stack(stack_options) as stack, Client(stack.url, FRESH) as client:
         wait_until_ready(client, stack, is_whole=True)
         assert temperature_of(stack) == 1.0
-        for asked in (1.0, 1.5):
-            (group,) = judge(stack.url, [lesson], JudgingOptions(samples=4, temperature=asked), told.append)
-            assert len(group.rewards) == 4
-            assert temperatures(client, 1) == [{asked}]
-        assert judge(stack.url, [lesson], JudgingOptions(samples=4, temperature=0.7), told.append) == []
+        (group,) = judge(stack.url, [lesson], JudgingOptions(samples=4), told.append)
+        assert len(group.rewards) == 4
+        assert sampled_as(client, 1) == [{PLAIN}]
+        assert judge(stack.url, [lesson], JudgingOptions(samples=4, temperature=1.2), told.append) == []
         assert told == [
-            f"{lesson.name} is not judged: {MAX_DRAWS} times some samples were not of temperature 0.7, at last of "
-            f"{max(temperatures(client, 1)[0])}"
-        ]
-        seen = temperatures(client, MAX_DRAWS)
-        assert {1.0} in seen and {1.5} in seen
+            f"{lesson.name} is not judged: {MAX_DRAWS} times some samples were not of temperature 1.2 and min-p 0, at "
+            f"last of {max(sampled_as(client, 1)[0])}"
+        ], "groups of that temperature leave out tokens"
+        seen = sampled_as(client, MAX_DRAWS)
+        assert {PLAIN} in seen and {WARM} in seen

@@ -103,6 +103,7 @@ def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | Written |
             first_version=origin.first_version,
             last_version=origin.last_version,
             temperature=origin.temperature,
+            min_p=origin.min_p,
             parent=origin.parent,
             generation=origin.generation or None,
             report=None if shown is None else shown.report,

@@ -95,7 +95,7 @@ class JudgingOptions:
     samples: int
     """Of a workload."""
     temperature: float = 1.0
-    """At which they were sampled: where a share of the groups explores, others are asked for in their place."""
+    """At which all tokens were sampled: where a share of the groups explores, others are asked for in their place."""
     clients: int = 16
     """Workloads at a time."""
     seconds: float = 180.0
@@ -137,17 +137,18 @@ def judge(
 
 def sampled(client: Client, lesson: Lesson, options: JudgingOptions) -> Group:
     """Raises SparsesmithError; Unavailable where no group is of the temperature."""
-    asked, seen = lesson.options(options.samples, options.seconds), list[float]()
+    asked, of_policy = lesson.options(options.samples, options.seconds), list[FromPolicy]()
     for _ in range(MAX_DRAWS):
         job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), asked)
         report, tried = client.wait(job.job_id), client.candidates(job.job_id)
-        seen = [each.origin.temperature for each in tried if isinstance(each.origin, FromPolicy)]
-        if all(each == options.temperature for each in seen):
+        of_policy = [each.origin for each in tried if isinstance(each.origin, FromPolicy)]
+        if all((each.temperature, each.min_p) == (options.temperature, 0.0) for each in of_policy):
             return grouped(lesson, report, tried)
+    found = max((each.temperature, each.min_p) for each in of_policy)
     raise Unavailable(
-        f"{MAX_DRAWS} times some samples were not of temperature {options.temperature}, at last of {max(seen)}",
+        f"{MAX_DRAWS} times some samples were not of temperature {options.temperature} and min-p 0, at last of {found}",
         field="temperature",
-        value=max(seen),
+        value=found,
         limit=options.temperature,
     )
 
