@@ -1,4 +1,4 @@
-"""What a policy is shown of a matrix, taken away: another matrix in its place, or none."""
+"""What a policy is shown, taken away: another matrix in the right one's place, or none; a parent without its report."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from services.generator.policy.kind import PromptWriter
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.prompts.header import HEADER_SIZES
-from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.kernel import Parent, Prompt, Workload
 from sparsesmith_proto.message import ElementType, EncoderName, PolicyVersion
 
 Conditioning = Literal["shuffled", "none"]
@@ -43,13 +43,10 @@ def blind(encoder: MatrixEncoder) -> None:
 
 
 @dataclass(frozen=True)
-class ShownInstead:
-    """Prompts of another writer that show something else in the matrix's place; what is asked for stays. See
-    PromptWriter."""
+class Through:
+    """Prompts of another writer. See PromptWriter."""
 
     writer: PromptWriter
-    pattern: Pattern | None
-    """None: zero embeddings, as `blind` makes them."""
 
     @property
     def encoder(self) -> EncoderName:
@@ -64,6 +61,40 @@ class ShownInstead:
         return self.writer.operations
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        return self.writer.write(pattern, workload, prompt)
+
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
+        return self.writer.prepared(weights, version)
+
+    def use_shipped(self) -> None:
+        self.writer.use_shipped()
+
+
+@dataclass(frozen=True)
+class Unreported(Through):
+    """Prompts that show a parent, and nothing of what was measured of it."""
+
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        """See PromptWriter."""
+        parent = prompt.parent
+        if parent is not None:
+            prompt = prompt.model_copy(update={"parent": unreported(parent)})
+        return self.writer.write(pattern, workload, prompt)
+
+
+def unreported(parent: Parent) -> Parent:
+    """Its program alone."""
+    return parent.model_copy(update={"report": ""})
+
+
+@dataclass(frozen=True)
+class ShownInstead(Through):
+    """Prompts that show something else in the matrix's place; what is asked for stays."""
+
+    pattern: Pattern | None
+    """None: zero embeddings, as `blind` makes them."""
+
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         """See PromptWriter. Raises InvalidPrompt where nothing is to be shown and the prompt has more than a matrix."""
         if self.pattern is not None:
             return self.writer.write(self.pattern, workload, prompt)
@@ -73,9 +104,3 @@ class ShownInstead:
         seen = written.embeddings.clone()
         seen[len(HEADER_SIZES) : -1] = 0  # The last is `<bos>`.
         return EmbeddingPrompt(seen, written.version)
-
-    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
-        return self.writer.prepared(weights, version)
-
-    def use_shipped(self) -> None:
-        self.writer.use_shipped()

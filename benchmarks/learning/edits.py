@@ -1,12 +1,12 @@
 """Single edits of the tuner's best programs: the policy's, and those of random mutators, of the same parents.
 
     python -m benchmarks.learning.edits PACK... [--policy FOLDER] [--side train|validation] [--workloads 24] [--samples 24]
-        [--parents 3] [--seconds S] [--out benchmarks/results]
+        [--parents 3] [--unreported] [--seconds S] [--out benchmarks/results]
 
 The tuner searches each workload as in production; its best program and others within 5 % of it are parents. The policy is
 shown each with its report, as `refine` with the writer `policy` shows it (what follows from the matrix by name: of how many
 is told as `named_parents`), and samples so many children; as many times a random mutator changes it once. All are graded on
-the evaluator's device, and what passed is timed at length in turns with its parent (far behind: briefly). A text that came
+the evaluator's device (with `--unreported` also what the policy writes that is shown the parents without their reports), and what passed is timed at length in turns with its parent (far behind: briefly). A text that came
 twice counts twice and is graded once; a copy of the parent passes, gains nothing, and differs in nothing. Numbers that a
 child leaves open are filled in first, knobs by their first values.
 
@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.learning.conditioning import unreported
 from benchmarks.learning.serving import serving_sampler
 from benchmarks.matrices.suites import core_sources
 from benchmarks.measure.contest import hold
@@ -62,7 +63,9 @@ from sparsesmith_proto.kernel import Candidate, DeviceDescription, Evaluation, P
 
 NEAR_BEST = 1.05
 """Times the best time, within which a program is a parent."""
-ARMS = ("policy", "mutators")
+ARMS = ("policy", "unreported", "mutators")
+"""Of these `unreported` is there where it was asked for."""
+COMPARED = ("policy", "mutators")
 COPY = "copy"
 """The outcome of a child that is its parent."""
 UNGRADED: Line = {"outcome": "ungraded"}
@@ -169,6 +172,8 @@ async def edited(prepared: Prepared, sampler: PolicySampler, judge: Judge, optio
             row["parents"].append(entry | {"refused": refused})
             continue
         children = {"policy": texts, "mutators": _by_mutators(parent, options.samples)}
+        if options.unreported:
+            children["unreported"], _ = await _by_policy(parent, unreported(shown), prepared, sampler, options.samples)
         entry |= await asyncio.to_thread(_graded, parent.subject.text, children, problem, judge)
         row["parents"].append(entry)
     return row | {"seconds": round(time.monotonic() - began, 2)}
@@ -256,12 +261,18 @@ def summary(rows: Sequence[Row]) -> Row:
 
 
 def _compared(rows: Sequence[Row]) -> Row:
-    found: Row = {arm: _shares(rows, arm) for arm in ARMS}
     by_matrix = _by_matrix(rows)
-    both = [arms for arms in by_matrix.values() if all(arms[arm] for arm in ARMS)]
+    found: Row = {arm: _shares(rows, arm) for arm in ARMS if arm in COMPARED or _has(by_matrix, arm)}
+    both = [arms for arms in by_matrix.values() if all(arms[arm] for arm in COMPARED)]
     if both:
-        found["faster_2_over_mutators"] = _ratio(*([_share(arms[arm], _is_faster) for arms in both] for arm in ARMS))
+        found["faster_2_over_mutators"] = _ratio(
+            *([_share(arms[arm], _is_faster) for arms in both] for arm in COMPARED)
+        )
     return found
+
+
+def _has(by_matrix: Mapping[str, Mapping[str, Sequence[Line]]], arm: str) -> bool:
+    return any(arms[arm] for arms in by_matrix.values())
 
 
 def _by_matrix(rows: Sequence[Row]) -> dict[str, dict[str, list[Line]]]:
@@ -380,6 +391,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-nnz", type=int, default=20_000_000)
     parser.add_argument("--parents", type=int, default=3, help="of a workload")
     parser.add_argument("--samples", type=int, default=24, help="of a parent, by the policy and by mutators each")
+    parser.add_argument("--unreported", action="store_true", help="the policy is also shown parents without reports")
     parser.add_argument("--prompt-tokens", type=int, default=1536, help="longest prompt")
     parser.add_argument("--engine-samples", type=int, default=256, help="that are written at a time")
     parser.add_argument("--engine-memory", type=float, default=0.1, help="share of the GPU's memory")

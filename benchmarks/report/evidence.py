@@ -46,7 +46,7 @@ EVIDENCE = {
         "Single edits of the tuner's best programs",
         "The tuner's best program of a workload and those within 5 % of it, changed once: by the policy, which is shown program and report, "
         "and by random mutators; what passed was timed at length in turns with its parent. Shares are of all samples, with 95 % intervals over "
-        "matrices. Aim: 85 % pass, and twice the mutators' share is faster by 2 %.",
+        "matrices. unreported: the policy that is shown these programs without their reports. Aim: 85 % pass, and twice the mutators' share is faster by 2 %.",
     ),
     "strategy_worth": (
         "What each strategy is worth",
@@ -249,7 +249,7 @@ def _mutator_worth(result: Json) -> list[str]:
 
 
 def _edits(result: Json) -> list[str]:
-    """Both arms, by kind of workload."""
+    """An arm a line, by kind of workload."""
     named = f", {result['named_parents']} shown with names (`//@ let`)" if "named_parents" in result else ""
     lines = [
         f"Policy {result['policy']}, {result['side']} matrices, {result['samples_a_parent']} samples a parent and arm: {result['workloads']} "
@@ -259,8 +259,9 @@ def _edits(result: Json) -> list[str]:
         "|---" * 10 + "|",
     ]
     for name, compared in result["summary"].items():
-        for arm in ("policy", "mutators"):
-            if not (entry := compared[arm])["samples"]:
+        for arm in ("policy", "unreported", "mutators"):
+            entry = compared.get(arm, {"samples": 0})
+            if not entry["samples"]:
                 continue
             shares = " | ".join(
                 _share_over_matrices(entry[key]) for key in ("passed", "differs", "other_code", "faster_2", "faster_5")

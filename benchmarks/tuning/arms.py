@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from benchmarks.learning.conditioning import ShownInstead
+from benchmarks.learning.conditioning import ShownInstead, Unreported
 from benchmarks.learning.serving import idle_sampler, serving_sampler
 from services.generator.policy.sampling import PolicySampler, Warmth
 from services.generator.search import STRATEGIES, Sources, Standing, Strategy
@@ -46,6 +46,7 @@ Arm = Literal[
     "draws",
     "mutants",
     "edits",
+    "unreported",
     "sample",
     "shuffled",
     "blind",
@@ -57,7 +58,9 @@ Arm = Literal[
 ARMS: tuple[Arm, ...] = get_args(Arm)
 DEFAULT_ARMS: tuple[Arm, ...] = ("families", "on", "auto", "mutate", "down", "random")
 
-SHIPPED: frozenset[Arm] = frozenset({"auto", "mutate", "edits", "sample", "shuffled", "blind", "warm", "sample-warm"})
+SHIPPED: frozenset[Arm] = frozenset(
+    {"auto", "mutate", "edits", "unreported", "sample", "shuffled", "blind", "warm", "sample-warm"}
+)
 """Arms of one engine, with the policy of `--policy`."""
 LEARNED: frozenset[Arm] = frozenset({"learned", "sample-learned"})
 """Likewise, of `--learned`."""
@@ -85,7 +88,7 @@ def sources_of(arm: Arm, sampler: PolicySampler | None, models: CostModels) -> S
     """As the generator's settings make them, with what the arm adds."""
     settings = GeneratorSettings()
     sources = Sources(sampler, settings.batch_candidates, settings.samples_in_flight, models)
-    if arm == "edits" and sampler is not None:
+    if arm in ("edits", "unreported") and sampler is not None:
         editor = Editor(sampler, POLICY, settings.samples_in_flight)
         return replace(sources, edits=True, writers=Writers(editor=editor))
     return replace(sources, mutates=arm in ("mutate", "mutants"), polishes=arm == "polish")
@@ -165,6 +168,8 @@ async def serving_samplers(stack: AsyncExitStack, arms: set[Arm], policy: Path, 
         found |= dict.fromkeys(shipped, await stack.enter_async_context(serving_sampler(settings)))
     if "blind" in arms:
         found["blind"] = showing(found["blind"], None)
+    if "unreported" in arms:
+        found["unreported"] = hiding_reports(found["unreported"])
     for arm in WARM & arms:
         found[arm] = warm(found[arm])
     if taught := LEARNED & arms:
@@ -187,6 +192,11 @@ def showing(sampler: PolicySampler, pattern: Pattern | None) -> PolicySampler:
     if pattern is None and sampler.writer.encoder == "text":
         raise InvalidOption("blind: a policy that is asked in words has no embeddings", field="arms", value="blind")
     return PolicySampler(sampler.host, ShownInstead(sampler.writer, pattern), sampler.options)
+
+
+def hiding_reports(sampler: PolicySampler) -> PolicySampler:
+    """The same engine, shown parents without their reports."""
+    return PolicySampler(sampler.host, Unreported(sampler.writer), sampler.options)
 
 
 def warm(sampler: PolicySampler) -> PolicySampler:

@@ -21,6 +21,7 @@ and where they are asked for
     draws      programs of the families' grid by chance, each once, in batches as large as the tuner's
     mutants    tuner and mutators, no policy
     edits      `auto`, and the policy is shown the fastest programs, too (SPARSESMITH_GENERATOR_EDITS)
+    unreported the same, and what was measured of these programs is not shown
     sample     the policy alone
     shuffled   the same, shown the next matrix of the run, the last one the first; what it writes is graded on the right one
     blind      the same, shown zero embeddings in the matrix's place

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.learning.conditioning import ShownInstead
-from benchmarks.tuning.arms import WARMTH, Arm, showing, warm
+from benchmarks.tuning.arms import WARMTH, Arm, hiding_reports, showing, warm
 from benchmarks.tuning.equal_seconds import searched
 from services.generator.policy.engine import EnginePrompt
 from services.generator.policy.kind import PromptWriter
@@ -41,9 +41,13 @@ class Noting(ShownInstead):
     """Notes what it was asked to show."""
 
     asked: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    """Of parents."""
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         self.asked.append(pattern.digest)
+        if prompt.parent is not None:
+            self.reports.append(prompt.parent.report)
         return self.writer.write(pattern, workload, prompt)
 
 
@@ -56,7 +60,7 @@ async def one_sample(sampler: PolicySampler) -> None:
     await sampler.group(make_task(), "first", 1).sample(0)
 
 
-@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "sample-warm"])
+@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "unreported", "sample-warm"])
 def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     live_policy: LivePolicy, arm: Arm
 ) -> None:
@@ -66,6 +70,8 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     noting.asked.clear()
     if arm in ("shuffled", "blind"):
         sampler = showing(sampler, OTHER if arm == "shuffled" else None)
+    if arm == "unreported":
+        sampler = hiding_reports(sampler)
     if arm == "sample-warm":
         sampler = warm(sampler)
         assert {sampler.options.warmth_of(seed) for seed in range(20)} == {WARMTH}
@@ -75,8 +81,9 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     assert winner is not None and row["passed"] == row["candidates"] > 0
     assert set(noting.asked) == {OTHER.digest if arm == "shuffled" else OWN.digest}
     assert graders.graded == {OWN.digest}
-    if arm == "edits":
+    if arm in ("edits", "unreported"):
         assert row["sources"]["edits"]["proposed"] > 0
+        assert noting.reports and all(bool(report) == (arm == "edits") for report in noting.reports)
     else:
         assert set(row["sources"]) == {"policy"}
 

@@ -45,8 +45,8 @@ def test_both_arms_edit_the_same_parents_and_the_report_shows_it(
 ) -> None:
     write_pack(tmp_path / "some.pack", {OF_TRAIN: encode_pattern(PATTERN), OF_VALIDATION: encode_pattern(PATTERN)})
     options = _options(
-        [str(tmp_path / "some.pack"), "--plan", "spmv:float32:1:6", "--samples", "4", "--parents", "2", "--out",
-         str(tmp_path)]
+        [str(tmp_path / "some.pack"), "--plan", "spmv:float32:1:6", "--samples", "4", "--parents", "2",
+         "--unreported", "--out", str(tmp_path)]
     )  # fmt: skip
     sampler = PolicySampler(live_policy.host, live_policy.writer, SamplingOptions("sm_90", 1.0, 24))
     device = judge.process.description()
@@ -59,18 +59,19 @@ def test_both_arms_edit_the_same_parents_and_the_report_shows_it(
     assert result["named_parents"] == sum(parent["is_named"] for parent in row["parents"])
     for parent in row["parents"]:
         assert parent["is_named"] == FAMILIES[parent["family"]].has_facts
-        assert sum(child["times"] for child in parent["policy"]) == 4
-        assert {child["outcome"] for child in parent["policy"]} == {"rejected"}, "a random policy writes no programs"
+        for arm in ("policy", "unreported"):
+            assert sum(child["times"] for child in parent[arm]) == 4
+            assert {child["outcome"] for child in parent[arm]} == {"rejected"}, "a random policy writes no programs"
         passed = [child for child in parent["mutators"] if child["outcome"] == "passed"]
         assert passed
         assert all(math.isfinite(child["gain"]) and child["gain"] > 0 for child in passed)
     compared = result["summary"]["all"]
-    assert compared["policy"]["passed"]["mean"] == 0
+    assert compared["policy"]["passed"]["mean"] == compared["unreported"]["passed"]["mean"] == 0
     assert compared["mutators"]["passed"]["mean"] > 0.5
     shown = "\n".join(_edits(result))
     assert f"{result['named_parents']} shown with names" in shown
-    assert "| all | policy |" in shown
-    assert "| all | mutators |" in shown
+    for arm in ("policy", "unreported", "mutators"):
+        assert f"| all | {arm} |" in shown
 
 
 def test_a_copy_gains_nothing_and_what_is_wrong_is_told_beside_what_passes(judge: Judge) -> None:
@@ -124,3 +125,4 @@ def test_shares_are_of_all_samples_and_intervals_over_matrices() -> None:
     assert policy["gain_quantiles"]["0.5"] == 1.0
     assert summary([row("a", [], [fast])])["all"]["policy"] == {"samples": 0}
     assert list(told) == ["all"]
+    assert set(told["all"]) == {"policy", "mutators", "faster_2_over_mutators"}, "an arm that nobody asked for"
