@@ -43,8 +43,8 @@ def blind(encoder: MatrixEncoder) -> None:
 
 
 @dataclass(frozen=True)
-class Through:
-    """Prompts of another writer. See PromptWriter."""
+class Relay:
+    """Passes on to another writer. See PromptWriter."""
 
     writer: PromptWriter
 
@@ -71,7 +71,7 @@ class Through:
 
 
 @dataclass(frozen=True)
-class Unreported(Through):
+class Unreported(Relay):
     """Prompts that show a parent, and nothing of what was measured of it."""
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
@@ -88,7 +88,7 @@ def unreported(parent: Parent) -> Parent:
 
 
 @dataclass(frozen=True)
-class ShownInstead(Through):
+class ShownInstead(Relay):
     """Prompts that show something else in the matrix's place; what is asked for stays."""
 
     pattern: Pattern | None

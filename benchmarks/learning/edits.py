@@ -5,10 +5,11 @@
 
 The tuner searches each workload as in production; its best program and others within 5 % of it are parents. The policy is
 shown each with its report, as `refine` with the writer `policy` shows it (what follows from the matrix by name: of how many
-is told as `named_parents`), and samples so many children; as many times a random mutator changes it once. All are graded on
-the evaluator's device (with `--unreported` also what the policy writes that is shown the parents without their reports), and what passed is timed at length in turns with its parent (far behind: briefly). A text that came
-twice counts twice and is graded once; a copy of the parent passes, gains nothing, and differs in nothing. Numbers that a
-child leaves open are filled in first, knobs by their first values.
+is told as `named_parents`), and samples so many children; with `--unreported` as many more of parents that are shown
+without their reports; as many times a random mutator changes it once. All are graded on the evaluator's device, and what
+passed is timed at length in turns with its parent (far behind: briefly). A text that came twice counts twice and is graded
+once; a copy of the parent passes, gains nothing, and differs in nothing. Numbers that a child leaves open are filled in
+first, knobs by their first values.
 
 Shares are of all samples. Intervals are 95 % over matrices, by bootstrap of each matrix's own share. Kinds of workload and
 classes of nonzeros take turns. Without a GPU times are estimates, and the result is no statement about speed. The file is

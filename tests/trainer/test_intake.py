@@ -92,6 +92,31 @@ def test_a_group_does_not_wait_for_a_sample_that_nobody_learns_from(redis_connec
     assert found.skipped == {"unknown_token": 1}
 
 
+def test_a_trainer_that_can_learn_from_nothing_says_so_and_why(
+    redis_connection: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where all groups of a service leave out unlikely tokens; not where families are all that is graded."""
+    intake = make_intake(redis_connection)
+
+    def told() -> list[str]:
+        texts = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        caplog.clear()
+        return texts
+
+    publish(
+        redis_connection,
+        *(make_record(f"f{number}", origin=FromFamily(family="csr_vector", parameters={})) for number in range(8)),
+    )
+    assert collected(intake) is None and told() == []
+    publish(redis_connection, *(sample(f"w{number}", f"g{number}", min_p=0.1) for number in range(4)))
+    assert collected(intake) is None
+    assert told() == ["nothing to learn from: all records that came were skipped, {'truncated': 4}"]
+    publish(redis_connection, *(sample(f"v{number}", f"h{number}", min_p=0.1) for number in range(3)))
+    assert collected(intake) is None and told() == [], "some are skipped now and then"
+    publish(redis_connection, *(sample(f"u{number}", "k", min_p=0.1 * (number > 3)) for number in range(8)))
+    assert collected(intake) is not None and told() == [], "others are learned from"
+
+
 def test_records_of_unknown_group_size_wait_for_nobody(redis_connection: Redis) -> None:
     publish(redis_connection, *(sample(f"{number}", size=None) for number in range(4)))
     found = collected(make_intake(redis_connection))

@@ -18,6 +18,8 @@ from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
 
+EXPECTED: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out"})
+"""Reasons that are no sign of anything, however many records are skipped for them."""
 POLL_S = 1.0
 """Longest wait between two looks at whether the service must stop."""
 
@@ -84,12 +86,15 @@ class RecordIntake:
         """
         groups, used_ids = Groups(self._options.max_wait_s), set(used)
         skipped: Counter[Skip] = Counter()
-        first_at, has_pending = 0.0, True
+        first_at, has_pending, warn_at = 0.0, True, self._options.batch_records
         while not must_stop():
             deliveries = self._pending(groups) if has_pending else self._new(groups)
             has_pending = has_pending and bool(deliveries)
             was_empty = not groups.num_records
             skipped += self._sorted(deliveries, version, used_ids, turned_down, groups)
+            if not groups.num_records and num_wasted(skipped) >= warn_at:
+                warn_at = 2 * num_wasted(skipped)
+                log.warning("nothing to learn from: all records that came were skipped, %s", dict(skipped))
             if was_empty and groups.num_records:
                 first_at = self._clock()
             now = self._clock()
@@ -183,3 +188,8 @@ class RecordIntake:
             return False
         example = self._reader.example(delivery.record)
         return isinstance(example, UsableRecord) and self.wins.offer(example)
+
+
+def num_wasted(skipped: Counter[Skip]) -> int:
+    """Records that were skipped for a reason that is not `EXPECTED`."""
+    return sum(count for reason, count in skipped.items() if reason not in EXPECTED)
