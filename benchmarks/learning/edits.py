@@ -251,7 +251,7 @@ def _kept(found: Line, parent: str, child: str) -> Line:
 
 
 def summary(rows: Sequence[Row]) -> Row:
-    """Both arms over all workloads and by kind of workload, and how they compare."""
+    """All arms over all workloads and by kind of workload, and how policy and mutators compare."""
     kinds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         kinds[row["workload"]].append(row)
@@ -391,7 +391,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workloads", type=int, default=24)
     parser.add_argument("--max-nnz", type=int, default=20_000_000)
     parser.add_argument("--parents", type=int, default=3, help="of a workload")
-    parser.add_argument("--samples", type=int, default=24, help="of a parent, by the policy and by mutators each")
+    parser.add_argument("--samples", type=int, default=24, help="of a parent and arm")
     parser.add_argument("--unreported", action="store_true", help="the policy is also shown parents without reports")
     parser.add_argument("--prompt-tokens", type=int, default=1536, help="longest prompt")
     parser.add_argument("--engine-samples", type=int, default=256, help="that are written at a time")

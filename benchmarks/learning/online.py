@@ -175,12 +175,18 @@ def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:
     for each in graded:
         if each["rewards"]:
             groups[str(each["lesson"])].append(each)
-    pairs = [(found[0], found[-1]) for found in groups.values() if len(found) > 1]
+    alike = {lesson: [each for each in found if _warmth(each) == _warmth(found[0])] for lesson, found in groups.items()}
+    pairs = [(found[0], found[-1]) for found in alike.values() if len(found) > 1]
     told: Json = {"workloads": len(groups), "again": len(pairs)}
     for name in ("rewards", "log_speeds", "passed") if pairs else ():
         changes = [float(np.mean(last[name])) - float(np.mean(first[name])) for first, last in pairs]
         told[name] = mean_interval(changes).rounded()
     return told
+
+
+def _warmth(group: Mapping[str, Any]) -> float | None:
+    """The temperature that it was sampled at, of courses that kept it: groups that explore are compared with such."""
+    return group.get("temperature")
 
 
 def _course(state: Path) -> Json:
@@ -227,7 +233,7 @@ def table(results: Sequence[Json], folder: Path) -> str:
 def plot(results: Sequence[Json], folder: Path) -> str:
     """Judgements over seconds of learning: a row a commit, a panel a figure, a line an arm and length of course; points are
     seeds. The line of courses that were judged once begins at the mean of all that was judged before it learned, of their
-    commit. Courses that did not begin at the policy that ships, or showed it nothing of a matrix, lie elsewhere, and are in
+    commit. Courses that did not begin at the policy that ships, or showed it another matrix or none, lie elsewhere, and are in
     the table alone."""
     import matplotlib
     from matplotlib.figure import Figure

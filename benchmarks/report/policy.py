@@ -29,7 +29,7 @@ ARM_WORDS: Mapping[str, str] = {
     "draws": "programs of the families' grid by chance, until the seconds are over",
     "mutants": "tuner and mutators, no policy",
     "edits": "`auto`, and the policy is shown the fastest programs, too",
-    "unreported": "the same, shown these programs without what was measured of them",
+    "unreported": "`edits`, shown these programs without what was measured of them",
     "sample": "the policy alone",
     "shuffled": "the policy alone, shown another matrix of the run",
     "blind": "the policy alone, shown no matrix",

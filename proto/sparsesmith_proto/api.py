@@ -574,7 +574,8 @@ class FromPolicy(Message):
     group: Identifier
     first_version: PolicyVersion
     last_version: PolicyVersion
-    temperature: float = Field(gt=0)
+    temperature: float | None = Field(default=None, gt=0, exclude_if=_is_none)
+    """At which its tokens were sampled. None: an earlier release tells it."""
     min_p: float = Field(default=0, ge=0, lt=1, exclude_if=lambda share: share == 0)
     """As `Sampled.min_p`."""
     parent: Identifier | None = Field(default=None, exclude_if=_is_none)

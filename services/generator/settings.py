@@ -132,7 +132,7 @@ class GeneratorSettings(BaseSettings):
     """Sampling temperature."""
     exploring_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the groups that are sampled at `exploring_temperature` instead, to see what is seldom written. Off: a
-    course with a quarter of them gained nothing on H200s, where one without gained 2 % (docs/courses.md)."""
+    course with a quarter of them gained nothing (docs/courses.md)."""
     exploring_temperature: float = Field(default=1.2, gt=0, le=2)
     """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
     exploring_min_p: float = Field(default=0.0, ge=0, lt=1)

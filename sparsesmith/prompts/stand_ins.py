@@ -18,7 +18,8 @@ def stand_in(pattern: Pattern) -> Pattern:
 
 @lru_cache(maxsize=64)
 def _made(number: int) -> Pattern:
-    """512 to 32,768 rows of equal, geometric or heavy-tailed lengths, 1 to 64 in the mean, in a band or anywhere."""
+    """512 to 32,768 rows of equal, geometric or heavy-tailed lengths, 1 to 64 in the mean, anywhere or within a band of
+    four times that, where duplicates are merged and long rows cut."""
     generator = np.random.Generator(np.random.PCG64(number))
     num_rows = int(2 ** generator.uniform(9, 15))
     mean = min(2 ** generator.uniform(0, 6), MAX_NONZEROS / num_rows)

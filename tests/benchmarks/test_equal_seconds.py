@@ -77,7 +77,7 @@ def test_arms_differ_in_what_they_search_with() -> None:
     sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
     found = {arm: sources_of(arm, sampler, CostModels()) for arm in ARMS}
     assert [arm for arm, sources in found.items() if sources.mutates] == ["mutate", "mutants"]
-    assert [arm for arm, sources in found.items() if sources.edits] == ["edits"]
+    assert [arm for arm, sources in found.items() if sources.edits] == ["edits", "unreported"]
     assert found["edits"].writers.names == ("mutate", "policy")
     alone = [arm for arm in ARMS if search_of(arm) == "sample"]
     assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm"]

@@ -30,12 +30,12 @@ def test_an_arm_sets_what_there_is_to_other_values_than_the_defaults(arm: Arm, t
     writing = GeneratorSettings.model_validate({name.lower(): value for name, value in arm.generator.items()})
     changed = {name.upper() for name, value in writing if value != getattr(GeneratorSettings(), name)}
     assert changed == arm.generator.keys()
-    assert all(f"SPARSESMITH_GENERATOR_{name}" in arm.environment for name in arm.generator)
+    assert all(f"SPARSESMITH_GENERATOR_{name}" in arm.services for name in arm.generator)
 
 
 def test_no_two_arms_are_the_same() -> None:
     told = [
-        (dict(arm.trainer), arm.environment, arm.family_candidates, arm.parent_every, arm.encoder)
+        (dict(arm.trainer), arm.services, arm.family_candidates, arm.parent_every, arm.encoder)
         for arm in COMPARED.values()
     ]
     assert all(told.count(each) == 1 for each in told)

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.settings import GeneratorSettings
 from services.trainer.course import curves
 from services.trainer.course.__main__ import main
 from services.trainer.course.course import (
-    TEMPERATURE,
     CourseOptions,
     Tail,
     is_judgement_due,
@@ -341,7 +339,3 @@ def test_event_files_are_tensorboards(tmp_path: Path) -> None:
 def test_the_checksum_is_that_of_the_format() -> None:
     crc = 0xE3069283  # CRC-32C of "123456789" (RFC 3720, and every table of checksums)
     assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def test_the_temperature_that_is_judged_at_is_the_generators() -> None:
-    assert GeneratorSettings().temperature == TEMPERATURE

@@ -47,6 +47,7 @@ def _learn(options: argparse.Namespace) -> None:
         policy=_policy(options, arm),
         arm=options.arm,
         settings=arm.trainer,
+        services=arm.services,
         family_candidates=arm.family_candidates,
         parent_every=arm.parent_every,
         seed=options.seed,
@@ -59,7 +60,6 @@ def _learn(options: argparse.Namespace) -> None:
         max_policy_age=options.max_policy_age,
         at_once=options.at_once,
         num_evaluators=options.evaluators,
-        environment=arm.environment,
         changes=dict(_setting(each) for each in options.set),
     )
     _tell(run_course(course, lessons, probes))

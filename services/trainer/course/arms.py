@@ -27,7 +27,7 @@ class Arm:
     """What the policy is shown; None: as it was taught."""
 
     @property
-    def environment(self) -> dict[str, str]:
+    def services(self) -> dict[str, str]:
         """Settings of evaluators and generator, as variables."""
         return {
             **{f"SPARSESMITH_EVALUATOR_{name}": value for name, value in self.evaluator.items()},

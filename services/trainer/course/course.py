@@ -42,7 +42,7 @@ CRITIC_WARMUP = 1
 CACHED_BASELINES = 256
 """As an evaluator keeps by itself; of a course all workloads' are kept, which come again."""
 TEMPERATURE = 1.0
-"""The generator's by itself."""
+"""Of samples, but for groups that explore."""
 SETTLE_S = 90.0
 """Longest wait for a canary that is under way, before a judgement."""
 
@@ -57,6 +57,8 @@ class CourseOptions:
     arm: str = "rloo"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the arm: settings of the trainer by name."""
+    services: Mapping[str, str] = field(default_factory=dict)
+    """Likewise: settings of evaluators and generator, as variables."""
     family_candidates: int = 0
     """Likewise: of each lesson, once; see `Arm`."""
     parent_every: int = 0
@@ -143,6 +145,7 @@ class Course:
         self._curriculum = curriculum
         self._probes = probes
         self._tell = tell
+        self._temperature = float(stack.environment()["SPARSESMITH_GENERATOR_TEMPERATURE"])
         self._updates = Tail(stack.state / "trainer" / "updates.jsonl", len(ledger.events("updated")))
         self._verdicts = Tail(stack.state / "trainer" / "verdicts.jsonl", len(ledger.events("vetted")))
 
@@ -199,7 +202,10 @@ class Course:
         with stopped(self._stack.pids()["trainer"]):
             version, began = self._client.policy().version, time.monotonic()
             judging = JudgingOptions(
-                options.judge_samples, temperature_of(self._stack), options.at_once, options.judge_s
+                samples=options.judge_samples,
+                temperature=self._temperature,
+                clients=options.at_once,
+                seconds=options.judge_s,
             )
             groups = judge(self._stack.url, self._probes, judging, self._tell)
         self._look(self._ledger.seconds)
@@ -251,11 +257,6 @@ class Course:
 
     def curves(self) -> curves.Curves:
         return curves.curves_of(self._ledger, self._options.arm, self._options.seed)
-
-
-def temperature_of(stack: Stack) -> float:
-    """Of groups that do not explore, as the generator reads it."""
-    return float(stack.environment().get("SPARSESMITH_GENERATOR_TEMPERATURE", TEMPERATURE))
 
 
 def next_judgement_s(options: CourseOptions, judged: Sequence[Event]) -> float:
@@ -320,6 +321,7 @@ def environment_of(options: CourseOptions, held_out: Path, num_workloads: int) -
     }
     generator = {
         "POLICY_DIR": str(options.policy),
+        "TEMPERATURE": str(TEMPERATURE),
         "MAX_RUNNING_JOBS": str(options.at_once),
         "SAMPLES_IN_FLIGHT": str(options.group),
         "BATCH_CANDIDATES": str(options.group),
@@ -330,6 +332,7 @@ def environment_of(options: CourseOptions, held_out: Path, num_workloads: int) -
         **{f"SPARSESMITH_GENERATOR_{name}": value for name, value in generator.items()},
         "SPARSESMITH_EVALUATOR_CACHED_BASELINES": str(max(CACHED_BASELINES, num_workloads)),
         **options.environment,
+        **options.services,
         **options.changes,
     }
 
@@ -344,6 +347,7 @@ def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: S
         "batch": [options.group, options.batch_groups, options.max_policy_age],
         "lessons": [lesson.name for lesson in lessons],
         "probes": [lesson.name for lesson in probes],
+        **({"services": dict(options.services)} if options.services else {}),
         **({"family_candidates": options.family_candidates} if options.family_candidates else {}),
         **({"parent_every": options.parent_every} if options.parent_every else {}),
         **({"changes": dict(options.changes)} if options.changes else {}),

@@ -30,6 +30,8 @@ class Group:
     num_different: int
     """Programs that passed and are not the same text."""
     versions: tuple[int, ...]
+    temperature: float | None = None
+    """At which all of them were sampled, without leaving out tokens; None: some were not, or it is not known."""
 
     @property
     def best(self) -> float:
@@ -69,7 +71,15 @@ def grouped(lesson: Lesson, report: KernelReport, tried: Sequence[TriedCandidate
         log_speeds=tuple(round(speed, 4) for speed in speeds),
         num_different=len({each.program for each in tried if isinstance(each.outcome, Passed)}),
         versions=report.search.policy_versions,
+        temperature=temperature_of(tried),
     )
+
+
+def temperature_of(tried: Sequence[TriedCandidate]) -> float | None:
+    """Of samples that were all drawn alike from whole distributions; None of others, and without any."""
+    drawn = {(each.origin.temperature, each.origin.min_p) for each in tried if isinstance(each.origin, FromPolicy)}
+    temperature, min_p = drawn.pop() if len(drawn) == 1 else (None, 0.0)
+    return None if min_p else temperature
 
 
 def figures(groups: Sequence[Group]) -> Figures:
@@ -94,12 +104,12 @@ class JudgingOptions:
 
     samples: int
     """Of a workload."""
-    temperature: float = 1.0
+    temperature: float
     """At which all tokens were sampled: where a share of the groups explores, others are asked for in their place."""
-    clients: int = 16
+    clients: int
     """Workloads at a time."""
-    seconds: float = 180.0
-    """After which none is begun."""
+    seconds: float
+    """After which no job is begun, and the longest time of one."""
 
 
 def judge(
@@ -119,7 +129,7 @@ def judge(
                 if lesson is None:
                     return
                 try:
-                    group = sampled(client, lesson, options)
+                    group = sampled(client, lesson, options, deadline.is_set)
                 except SparsesmithError as error:
                     tell(f"{lesson.name} is not judged: {error.message}")
                     continue
@@ -135,20 +145,20 @@ def judge(
     return [found[lesson.name] for lesson in lessons if lesson.name in found]
 
 
-def sampled(client: Client, lesson: Lesson, options: JudgingOptions) -> Group:
+def sampled(client: Client, lesson: Lesson, options: JudgingOptions, is_late: Callable[[], bool]) -> Group:
     """Raises SparsesmithError; Unavailable where no group is of the temperature."""
-    asked, of_policy = lesson.options(options.samples, options.seconds), list[FromPolicy]()
+    asked = lesson.options(options.samples, options.seconds)
     for _ in range(MAX_DRAWS):
         job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), asked)
-        report, tried = client.wait(job.job_id), client.candidates(job.job_id)
-        of_policy = [each.origin for each in tried if isinstance(each.origin, FromPolicy)]
-        if all((each.temperature, each.min_p) == (options.temperature, 0.0) for each in of_policy):
-            return grouped(lesson, report, tried)
-    found = max((each.temperature, each.min_p) for each in of_policy)
+        group = grouped(lesson, client.wait(job.job_id), client.candidates(job.job_id))
+        if group.temperature == options.temperature or not group.rewards:
+            return group
+        if is_late():
+            break
     raise Unavailable(
-        f"{MAX_DRAWS} times some samples were not of temperature {options.temperature} and min-p 0, at last of {found}",
+        f"no group was sampled at temperature {options.temperature} and with all tokens, of as many as there was time "
+        f"for, {MAX_DRAWS} at most",
         field="temperature",
-        value=found,
         limit=options.temperature,
     )
 

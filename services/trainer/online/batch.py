@@ -53,6 +53,10 @@ release, tokenizer or chat template. `malformed`: not of the contract, in which 
 LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "truncated", "turned_down"})
 """Reasons that occur where everything is in order; records that are skipped for others are kept as dead letters."""
 
+EXPECTED: frozenset[Skip] = LAWFUL - {"stale", "truncated"}
+"""Of these, reasons for which all records of a while may be skipped: programs of families, a judgement, a version that
+was refused. Where all are stale or truncated, a trainer never learns."""
+
 MOST_LOGPROB = 1e-3
 """A probability of 1, and what rounding adds to it."""
 
@@ -127,16 +131,14 @@ class RecordReader:
         rules, sampled = self._rules, record.candidate.origin
         if not isinstance(sampled, Sampled):
             return "not_sampled"
-        if (other := self._other(sampled)) is not None:
-            return other
-        if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
-            return "turned_down"
+        if sampled.prompt.encoder != rules.encoder:
+            return "other_encoder"
         if record.workload.pattern in rules.held_out:
             return "held_out"
-        if age(sampled, version, turned_down) > rules.max_policy_age:
-            return "stale"
-        if sampled.last_version > version:
-            return "unknown_version"
+        if sampled.min_p:
+            return "truncated"
+        if (untimely := self._untimely(sampled, version, turned_down)) is not None:
+            return untimely
         if (damage := self._damage(record, sampled)) is not None:
             return damage
         asked = self.asked(record.workload, sampled)
@@ -184,11 +186,15 @@ class RecordReader:
             return "too_long"
         return UsableRecord(record, written, asked, record.rewards.get(self._rules.reward, 0.0))
 
-    def _other(self, sampled: Sampled) -> Skip | None:
-        """Why its log-probabilities are of no distribution that is learned here."""
-        if sampled.prompt.encoder != self._rules.encoder:
-            return "other_encoder"
-        return "truncated" if sampled.min_p else None
+    def _untimely(
+        self, sampled: Sampled, version: PolicyVersion, turned_down: Collection[PolicyVersion]
+    ) -> Skip | None:
+        """Why the versions that sampled it are none to learn from at this one."""
+        if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
+            return "turned_down"
+        if age(sampled, version, turned_down) > self._rules.max_policy_age:
+            return "stale"
+        return "unknown_version" if sampled.last_version > version else None
 
     def _damage(self, record: RewardRecord, sampled: Sampled) -> Skip | None:
         """What of its numbers cannot be."""

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from services.trainer.online.batch import LAWFUL, RecordReader, Skip, UsableRecord
+from services.trainer.online.batch import EXPECTED, LAWFUL, RecordReader, Skip, UsableRecord
 from services.trainer.online.groups import Group, Groups
 from services.trainer.online.wins import Wins
 from sparsesmith.transport.stream import Delivery, RewardStream
@@ -18,8 +18,6 @@ from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
 
-EXPECTED: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out"})
-"""Reasons that are no sign of anything, however many records are skipped for them."""
 POLL_S = 1.0
 """Longest wait between two looks at whether the service must stop."""
 
@@ -92,9 +90,9 @@ class RecordIntake:
             has_pending = has_pending and bool(deliveries)
             was_empty = not groups.num_records
             skipped += self._sorted(deliveries, version, used_ids, turned_down, groups)
-            if not groups.num_records and num_wasted(skipped) >= warn_at:
-                warn_at = 2 * num_wasted(skipped)
-                log.warning("nothing to learn from: all records that came were skipped, %s", dict(skipped))
+            if not groups.num_records and _num_wasted(skipped) >= warn_at:
+                warn_at = 2 * _num_wasted(skipped)
+                log.warning("no record that came can be learned from; skipped: %s", dict(skipped))
             if was_empty and groups.num_records:
                 first_at = self._clock()
             now = self._clock()
@@ -190,6 +188,6 @@ class RecordIntake:
         return isinstance(example, UsableRecord) and self.wins.offer(example)
 
 
-def num_wasted(skipped: Counter[Skip]) -> int:
+def _num_wasted(skipped: Counter[Skip]) -> int:
     """Records that were skipped for a reason that is not `EXPECTED`."""
     return sum(count for reason, count in skipped.items() if reason not in EXPECTED)

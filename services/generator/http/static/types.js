@@ -34,6 +34,8 @@
  * @property {Record<string, number | string>} [parameters]
  * @property {number} [first_version]
  * @property {number} [last_version]
+ * @property {number} [temperature]
+ * @property {number} [min_p]
  *
  * @typedef {object} Tried
  * @property {number} number
