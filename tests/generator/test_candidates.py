@@ -120,6 +120,7 @@ def test_tokens_of_a_sample_are_not_told() -> None:
         "group": "g",
         "first_version": 3,
         "last_version": 4,
+        "temperature": 1.0,
     }
 
 
