@@ -14,6 +14,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import httpx
 import pytest
@@ -28,7 +29,9 @@ from benchmarks.service.soak import Look, complaints, last_lines, looked_at, und
 from benchmarks.service.soak_runs import read_runs, slow_kills, totals, written
 from sparsesmith.errors import InvalidInput
 from sparsesmith.transport.connection import Redis
+from sparsesmith_proto.evaluation import EvaluationReport
 from tests.generator.live_service import Evaluators, live_service
+from tests.generator.reports import make_passed, make_timing
 
 KINDS = ["engine", "evaluator-0", "evaluator-1", "generator", "trainer", "valkey"]
 
@@ -321,8 +324,24 @@ def test_answers_are_the_same_where_only_names_errors_and_seconds_differ() -> No
     assert difference(told(calm), told(other)) == "outcomes {'passed': 6} -> {'passed': 5, 'crashed': 1}"
 
 
+class TimedByText(Evaluators):
+    """What takes how long follows from the program: where all take alike, the first one to be graded wins."""
+
+    def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
+        report = super().wait(job_id, timeout_s)
+        if report is None:
+            return None
+        timed = (
+            each.model_copy(
+                update={"outcome": make_passed(make_timing(5 + crc32(each.candidate.program.encode()) / 2**32))}
+            )
+            for each in report.evaluations
+        )
+        return report.model_copy(update={"evaluations": tuple(timed)})
+
+
 def test_answers_of_a_calm_run_are_had_again_and_another_answer_is_told(redis_url: str) -> None:
-    with live_service(redis_url, Evaluators(seconds=0.05)) as http:
+    with live_service(redis_url, TimedByText(seconds=0.05)) as http:
         load = Load(str(http.base_url).rstrip("/"))
         calm = CalmAnswers(load, 2)
         calm.ask_calmly()
