@@ -44,7 +44,7 @@ def blind(encoder: MatrixEncoder) -> None:
 
 @dataclass(frozen=True)
 class Relay:
-    """Passes on to another writer. See PromptWriter."""
+    """What another writer says of itself and does; what it writes is its subclasses'. See PromptWriter."""
 
     writer: PromptWriter
 
@@ -59,9 +59,6 @@ class Relay:
     @property
     def operations(self) -> tuple[str, ...] | None:
         return self.writer.operations
-
-    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        return self.writer.write(pattern, workload, prompt)
 
     def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
         return self.writer.prepared(weights, version)

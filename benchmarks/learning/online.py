@@ -170,23 +170,21 @@ def _judgement_of(course: Json) -> Json:
 
 def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:
     """Of the workloads that were learned from and asked more than once: their last groups against their first. An upper
-    bound of what was learned of them, since workloads are asked again where the samples of a group differed."""
+    bound of what was learned of them, since workloads are asked again where the samples of a group differed. Groups that
+    explore are compared with such, of courses that kept temperatures."""
     groups: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for each in graded:
         if each["rewards"]:
             groups[str(each["lesson"])].append(each)
-    alike = {lesson: [each for each in found if _warmth(each) == _warmth(found[0])] for lesson, found in groups.items()}
-    pairs = [(found[0], found[-1]) for found in alike.values() if len(found) > 1]
+    alike = [
+        [each for each in found if each.get("temperature") == found[0].get("temperature")] for found in groups.values()
+    ]
+    pairs = [(found[0], found[-1]) for found in alike if len(found) > 1]
     told: Json = {"workloads": len(groups), "again": len(pairs)}
     for name in ("rewards", "log_speeds", "passed") if pairs else ():
         changes = [float(np.mean(last[name])) - float(np.mean(first[name])) for first, last in pairs]
         told[name] = mean_interval(changes).rounded()
     return told
-
-
-def _warmth(group: Mapping[str, Any]) -> float | None:
-    """The temperature that it was sampled at, of courses that kept it: groups that explore are compared with such."""
-    return group.get("temperature")
 
 
 def _course(state: Path) -> Json:

@@ -11,13 +11,7 @@ import torch
 
 from services.trainer.course import curves
 from services.trainer.course.__main__ import main
-from services.trainer.course.course import (
-    CourseOptions,
-    Tail,
-    is_judgement_due,
-    next_judgement_s,
-    run_course,
-)
+from services.trainer.course.course import CourseOptions, Tail, is_judgement_due, next_judgement_s, run_course
 from services.trainer.course.curriculum import LEAST, UNSEEN, Curriculum
 from services.trainer.course.events import Scalar, masked_crc, write_events
 from services.trainer.course.exports import export

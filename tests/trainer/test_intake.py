@@ -115,8 +115,7 @@ def test_a_trainer_that_can_learn_from_nothing_says_so_and_why(
     assert collected(intake) is None and told() == [], "some are skipped now and then"
     publish(redis_connection, sample("u0", "k"), *(sample(f"u{number}", "k", min_p=0.1) for number in (1, 2)))
     publish(redis_connection, *(sample(f"t{number}", f"l{number}", min_p=0.1) for number in range(8)))
-    publish(redis_connection, sample("s", "open"))
-    assert collected(intake, 2) is None and told() == [], "a group waits for more"
+    assert collected(intake, 6) is None and told() == [], "a group waits for more"
 
 
 def test_records_of_unknown_group_size_wait_for_nobody(redis_connection: Redis) -> None:

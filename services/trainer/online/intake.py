@@ -90,8 +90,8 @@ class RecordIntake:
             has_pending = has_pending and bool(deliveries)
             was_empty = not groups.num_records
             skipped += self._sorted(deliveries, version, used_ids, turned_down, groups)
-            if not groups.num_records and _num_wasted(skipped) >= warn_at:
-                warn_at = 2 * _num_wasted(skipped)
+            if not groups.num_records and (wasted := _num_wasted(skipped)) >= warn_at:
+                warn_at = 2 * wasted
                 log.warning("no record that came can be learned from; skipped: %s", dict(skipped))
             if was_empty and groups.num_records:
                 first_at = self._clock()
