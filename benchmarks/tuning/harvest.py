@@ -3,12 +3,13 @@
     python -m benchmarks.tuning.harvest run FOLDER --pack PATTERNS.pack [MADE.pack] --workloads 60 --mutants 120 [--part 0/1] [--seconds S]
     python -m benchmarks.tuning.harvest spread FOLDER --gpus 4 --pack ... (as run)     one process a GPU, each with its part
     python -m benchmarks.tuning.harvest pack FOLDER OUT.jsonl.xz                       all parts in one file
-    python -m benchmarks.tuning.harvest report OUT.jsonl.xz [--out benchmarks/results] what came of it, by workload kind, class and deed
+    python -m benchmarks.tuning.harvest report OUT.jsonl.xz [MORE.jsonl.xz ...] [--out benchmarks/results] what came of it, by workload kind, class and deed
 
 Workloads are chosen from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
 searches each as in production; its best programs of different families are parents. A child's seed and its parent's
-text give the child again; what is stored of it are the lines that differ. Children that pass are timed at length in
-turns with their parent, a few at a time (`gain`: the parent's time over the child's, from the same finals; of those far
+text give the child again; what is stored of it are the lines that differ. With `--likely` some children more are what a
+search ends with (`sparsesmith.mutation.likely`), the likeliest first; they are marked as chosen so. Workloads of the
+harvests of `--beyond` are left to them. Children that pass are timed at length in turns with their parent, a few at a time (`gain`: the parent's time over the child's, from the same finals; of those far
 behind, from brief times); what fails is kept with its message. A part appends to one file and goes on where it was stopped.
 """
 
@@ -22,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,7 +35,7 @@ from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepa
 from benchmarks.origin import ROOT
 from benchmarks.report.results import NNZ_CLASSES
 from benchmarks.tuning.beside_parent import Judge, rounded, timed
-from benchmarks.tuning.harvested import Line, cut_half_line, key_of, pack, read_lines, report
+from benchmarks.tuning.harvested import LIKELY, Line, cut_half_line, key_of, pack, read_lines, report
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiler
@@ -48,6 +49,7 @@ from sparsesmith.families import FAMILIES
 from sparsesmith.matrix.pack import pack_index
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.mutation import Mutant, Subject, random_mutant, subject_of
+from sparsesmith.mutation.likely import likely_mutants
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (
@@ -129,15 +131,28 @@ def problem_of(source: str, plan: Plan) -> Line:
     }
 
 
-def children_of(parent: Parent, count: int) -> dict[str, Mutant]:
-    """Different programs by seed; fewer than `count` where choices repeat themselves."""
-    found: dict[str, Mutant] = {}
+@dataclass(frozen=True, eq=False)
+class Child:
+    """A changed program, with what gives it again and how it was chosen."""
+
+    mutant: Mutant
+    origin: Line
+    """`seed`; of a likely one that is its place among them, and `chosen` says so."""
+
+
+def children_of(parent: Parent, count: int, likely: int = 0) -> dict[str, Child]:
+    """Different programs by name: of `count` seeds and of the first `likely` ones, fewer where choices repeat themselves."""
+    found: dict[str, Child] = {}
     seen = {parent.subject.text}
     for number in range(count):
         mutant = random_mutant(parent.subject, str(number), STEPS[number % len(STEPS)])
         if mutant is not None and mutant.text not in seen:
             seen.add(mutant.text)
-            found[str(number)] = mutant
+            found[str(number)] = Child(mutant, {"seed": str(number)})
+    for number, mutant in enumerate(islice(likely_mutants(parent.subject), likely)):
+        if mutant.text not in seen:
+            seen.add(mutant.text)
+            found[f"{LIKELY}-{number}"] = Child(mutant, {"seed": f"{LIKELY}-{number}", "chosen": LIKELY})
     return found
 
 
@@ -193,12 +208,12 @@ class Harvest:
     def _graded(
         self, parent: Parent, workload: Workload, pattern: Pattern, problem: Line, done: set[str]
     ) -> Iterator[Line]:
-        children = {seed: each for seed, each in children_of(parent, self._options.mutants).items() if seed not in done}
-        by_id = {f"child-{seed}": (seed, mutant) for seed, mutant in children.items()}
-        wanted = [parse_candidate(_candidate(name, each.text), workload) for name, (_, each) in by_id.items()]
+        children = children_of(parent, self._options.mutants, self._options.likely)
+        by_id = {f"child-{seed}": child for seed, child in children.items() if seed not in done}
+        wanted = [parse_candidate(_candidate(name, each.mutant.text), workload) for name, each in by_id.items()]
         for name, found in self._judge.graded(parent.subject.text, wanted, Problem(workload, pattern)):
-            seed, mutant = by_id[name]
-            line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
+            mutant = by_id[name].mutant
+            line = {"kind": "mutant", **problem, "parent": parent.number, **by_id[name].origin, "deed": mutant.deed}
             yield line | {"lines": changed_lines(parent.subject.text, mutant.text)} | found
 
 
@@ -260,8 +275,11 @@ def run(options: argparse.Namespace) -> None:
         device = process.start()
         cost = CostModels(ROOT / "models" / "cost-h200").on(device.name)
         harvest = Harvest(part.file(options.folder), process, compiler, options)
+        others = {key_of(line) for line in read_lines(options.beyond) if line["kind"] == "parent"}
         own = [
-            each for each in chosen[part.number :: part.count] if not harvest.is_done(problem_of(each[0].name, each[1]))
+            each
+            for each in chosen[part.number :: part.count]
+            if not harvest.is_done(problem := problem_of(each[0].name, each[1])) and key_of(problem) not in others
         ]
         workshop = Workshop(cost, compiler, device.architecture, settings.compile_limit_s)
         with closing(harvest), closing(prepared_workloads(own, workshop)) as prepared:
@@ -314,7 +332,7 @@ def main() -> None:
         case "pack":
             pack(options.folder, options.file, options.commit)
         case "report":
-            command = f"python -m benchmarks.tuning.harvest report {options.file.name}"
+            command = f"python -m benchmarks.tuning.harvest report {' '.join(file.name for file in options.file)}"
             print(json.dumps(report(options.file, options.out, command)["all"]))
 
 
@@ -330,7 +348,11 @@ def _options() -> tuple[argparse.Namespace, list[str]]:
         deed.add_argument("--workloads", type=int, default=60)
         deed.add_argument("--max-nnz", type=int, default=20_000_000)
         deed.add_argument("--parents", type=int, default=2, help="of a workload, of different families")
-        deed.add_argument("--mutants", type=int, default=60, help="of a parent")
+        deed.add_argument("--mutants", type=int, default=60, help="of a parent, by chance")
+        deed.add_argument("--likely", type=int, default=0, help="of a parent, what a search ends with")
+        deed.add_argument(
+            "--beyond", type=Path, nargs="*", default=[], help="packed harvests whose workloads are left out"
+        )
         deed.add_argument("--seconds", type=float, default=1e9, help="no workload is begun after this time")
         if name == "run":
             deed.add_argument("--part", default="0/1", help="NUMBER/COUNT")
@@ -341,7 +363,7 @@ def _options() -> tuple[argparse.Namespace, list[str]]:
     packing.add_argument("file", type=Path)
     packing.add_argument("--commit", default="", help="of the code, where git does not say")
     reporting = deeds.add_parser("report")
-    reporting.add_argument("file", type=Path)
+    reporting.add_argument("file", type=Path, nargs="+")
     reporting.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     options = parser.parse_args()
     words = sys.argv[2:]

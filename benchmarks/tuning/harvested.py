@@ -1,7 +1,8 @@
 """What a harvest of mutants has brought: its lines, their file, what they come to (see `benchmarks.tuning.harvest`).
 
 A line is a `parent` (a program, its family, its times), a `mutant` of it, or the end of a `workload`; each names its
-workload. A packed file begins with a line `harvest` that names the device.
+workload. A mutant was made by chance unless `chosen` says how. A packed file begins with a line `harvest` that names
+the device.
 """
 
 import json
@@ -21,6 +22,8 @@ from sparsesmith_proto.kernel import DeviceDescription
 
 MOST_PACKED_BYTES = 6 * 2**20
 GAINS = (1.02, 1.05)
+LIKELY = "likely"
+"""`chosen` of a mutant that is one of what a search ends with."""
 
 Line = dict[str, Any]
 
@@ -60,27 +63,30 @@ def pack(folder: Path, out: Path, commit: str = "") -> None:
         raise ValueError(f"{out} has {size} bytes: at most {MOST_PACKED_BYTES} are kept")
 
 
-def report(harvest: Path, out: Path, command: str) -> dict[str, Any]:
-    """What came of it, as a result file."""
-    head, *lines = read_lines([harvest])
-    entries, mutants = matrix_entries(), [line for line in lines if line["kind"] == "mutant"]
+def report(harvests: Sequence[Path], out: Path, command: str) -> dict[str, Any]:
+    """What came of harvests of one kind of device, whose workloads are different ones, as a result file."""
+    lines = list(read_lines(harvests))
+    heads = [line for line in lines if line["kind"] == "harvest"]
+    entries, tried = matrix_entries(), [line for line in lines if line["kind"] == "mutant"]
+    mutants, likely = ([line for line in tried if ("chosen" in line) is is_chosen] for is_chosen in (False, True))
     result = {
         "kind": "harvest",
-        "device": head["device"],
-        "commit": head["commit"],
+        "device": heads[-1]["device"],
+        "commit": ", ".join(head["commit"] for head in heads),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "command": command,
-        "records": harvest.name,
-        "workloads": len({key_of(line) for line in mutants}),
+        "records": ", ".join(file.name for file in harvests),
+        "workloads": len({key_of(line) for line in tried}),
         "parents": sum(line["kind"] == "parent" for line in lines),
         "all": shares(mutants),
+        **({LIKELY: shares(likely), "likely_by_workload": _grouped(likely, _workload)} if likely else {}),
         "over_tuner": over_tuner(lines),
         "by_workload_and_size": _grouped(mutants, lambda line: f"{_workload(line)}, {_size(entries, line)}"),
         "by_deed": _grouped([each for each in mutants if " + " not in each["deed"]], lambda line: line["deed"]),
         "by_mutator": _grouped(mutants, lambda line: _mutators(line["deed"])),
     }
-    file = out / device_folder_of(head["device"]) / "harvest.json"
+    file = out / device_folder_of(heads[-1]["device"]) / "harvest.json"
     write_result(file, result)
     return result
 

@@ -1,11 +1,11 @@
 """What choosing mutators by how often they won is worth: counts of a harvest, and what they bring on matrices not counted.
 
-    python -m benchmarks.tuning.mutator_worth benchmarks/records/h200-harvest.jsonl.xz [--out benchmarks/results]
+    python -m benchmarks.tuning.mutator_worth benchmarks/records/h200-harvest*.jsonl.xz [--out benchmarks/results]
 
 The counts are those of `sparsesmith/mutation/worth.py`: single changes of the tuner's best programs, and those whose parent takes
 1.02 times their time. Then each matrix in turn is left out of them, and its own single changes are weighted by what the others say:
 the share of a weighted choice that wins, beside the same changes chosen alike, and beside all that the harvest tried (one, two
-and three changes at a time). No device is asked; intervals are 95 % over matrices, by bootstrap.
+and three changes at a time). Changes that were not made by chance are not counted. No device is asked; intervals are 95 % over matrices, by bootstrap.
 """
 
 import argparse
@@ -40,11 +40,11 @@ class Change:
 
 def main() -> None:
     options = _options()
-    head, changes = read(options.harvest)
+    heads, changes = read(options.harvest)
     result = {
         "kind": "mutator_worth",
-        "device": head["device"],
-        "harvest_commit": head["commit"],
+        "device": heads[-1]["device"],
+        "harvest_commit": ", ".join(head["commit"] for head in heads),
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command("benchmarks.tuning.mutator_worth"),
@@ -52,16 +52,16 @@ def main() -> None:
         "counts": {name: dict(counts) for name, counts in counted(changes).items()},
         "shares": shares(changes),
     }
-    path = options.out / folder_of(head["device"]["name"]) / "mutator-worth.json"
+    path = options.out / folder_of(heads[-1]["device"]["name"]) / "mutator-worth.json"
     write_result(path, result)
     print(json.dumps(result["shares"], indent=1))
 
 
-def read(harvest: Path) -> tuple[Json, list[Change]]:
-    """The head and the mutants of a packed harvest."""
-    lines = list(read_lines([harvest]))
-    head = next(line for line in lines if line["kind"] == "harvest")
-    return head, [_change(line) for line in lines if line["kind"] == "mutant"]
+def read(harvests: Sequence[Path]) -> tuple[list[Json], list[Change]]:
+    """The heads of packed harvests, and the mutants that were made by chance."""
+    lines = list(read_lines(harvests))
+    heads = [line for line in lines if line["kind"] == "harvest"]
+    return heads, [_change(line) for line in lines if line["kind"] == "mutant" and "chosen" not in line]
 
 
 def _change(line: Mapping[str, Any]) -> Change:
@@ -116,7 +116,7 @@ def _share(of_matrices: Sequence[Sequence[tuple[float, bool]]]) -> Json:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("harvest", type=Path)
+    parser.add_argument("harvest", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
