@@ -12,7 +12,9 @@ from benchmarks.report.service import autoscaler_lines, page_lines, soak_lines
 from benchmarks.report.solvers import conjugate_lines, programme_lines
 
 MOST_DEEDS = 20
-"""Shown of those that were faster."""
+"""Shown of those that were faster..."""
+LEAST_OF_A_DEED = 20
+"""...and were tried so often."""
 
 EVIDENCE = {
     "tuner": (
@@ -228,7 +230,16 @@ def _harvest(result: Json) -> list[str]:
     ]
     for title, groups in (("workload", result["by_workload_and_size"]), ("mutator", result["by_mutator"])):
         lines += [*_shares_table(title, {**groups, "all": result["all"]}), ""]
-    deeds = {name: entry for name, entry in result["by_deed"].items() if entry["faster_2"] > 0}
+    if "likely" in result:
+        lines += [
+            *_shares_table("what a search ends with", {**result["likely_by_workload"], "all": result["likely"]}),
+            "",
+        ]
+    deeds = {
+        name: entry
+        for name, entry in result["by_deed"].items()
+        if entry["faster_2"] > 0 and entry["mutants"] >= LEAST_OF_A_DEED
+    }
     best = sorted(deeds, key=lambda name: -deeds[name]["faster_2"])[:MOST_DEEDS]
     return lines + _shares_table("deed, alone", {name: deeds[name] for name in best}) if best else lines[:-1]
 

@@ -24,10 +24,10 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
 
 NEEDS_POWERS: Mapping[str, frozenset[str]] = {
     "lanes": frozenset({"spmv"}),
-    "unroll": frozenset({"spmm_rows_shuffle"}),
+    "unroll": frozenset({"spmm_rows_shuffle", "spmm_hubs"}),
 }
 """Operations and families whose text relies on powers of two in a parameter: shuffles between lanes, shares of a
-group."""
+group, vectors of indices that are read at once."""
 
 
 def off_grid(subject: Subject) -> Iterator[Child]:

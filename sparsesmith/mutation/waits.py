@@ -43,12 +43,22 @@ def _count(tokens: Sequence[Token]) -> int:
 
 
 def _latest(subject: Subject, body: Sequence[tuple[int, int]], own: int) -> int:
-    """The number of the first statement after the wait that touches what has to be waited for."""
+    """The number of the first statement after the wait that touches what has to be waited for, itself or by a function
+    that was defined before."""
     guarded = {name for name, argument in subject.arguments.items() if argument.role in _GUARDED}
-    for index in range(own + 1, len(body)):
-        if any(is_named(subject.code, place, guarded) for place in range(*body[index])):
-            return index
+    for index, span in enumerate(body):
+        if any(is_named(subject.code, place, guarded) for place in range(*span)):
+            if index > own:
+                return index
+            if (function := _function(subject.code[slice(*span)])) is not None:
+                guarded.add(function)
     return own
+
+
+def _function(statement: Sequence[Token]) -> str | None:
+    """The name of a function that is defined within the kernel: `auto fetch = [&](int panel) {`."""
+    words = [token.text for token in statement[:4]]
+    return words[1] if words[:1] == ["auto"] and words[2:] == ["=", "["] else None
 
 
 def _moved(subject: Subject, body: Sequence[tuple[int, int]], own: int, place: int) -> list[Edit]:

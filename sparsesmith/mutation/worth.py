@@ -1,7 +1,7 @@
 """Which mutators are worth trying: how often one change by each made a measured program faster.
 
-Counts are those of a harvest on train-side matrices (`benchmarks/records/h200-harvest.jsonl.xz`, an H200): single
-changes of the tuner's best programs, timed at length in turns with their parents. `benchmarks.tuning.mutator_worth`
+Counts are those of harvests on train-side matrices (`benchmarks/records/h200-harvest*.jsonl.xz`, H200s): single changes
+by chance of the tuner's best programs, timed at length in turns with their parents. `benchmarks.tuning.mutator_worth`
 counts them again and says what choosing by them brings on matrices that were not counted.
 """
 
@@ -19,25 +19,28 @@ Counts = Mapping[str, tuple[int, int]]
 
 HARVESTED: Mapping[str, Counts] = {
     "spmv": {
-        "bins": (32, 0),
-        "blocks": (34, 0),
-        "bounds": (86, 9),
-        "grids": (59, 0),
-        "hints": (62, 1),
-        "off_grid": (110, 14),
-        "staging": (22, 0),
-        "unrolling": (65, 2),
-        "waits": (46, 1),
+        "bins": (230, 12),
+        "blocks": (61, 0),
+        "bounds": (376, 23),
+        "grids": (307, 2),
+        "hints": (393, 23),
+        "mixtures": (2, 0),
+        "odd_lanes": (3, 0),
+        "off_grid": (507, 58),
+        "staging": (142, 0),
+        "unrolling": (245, 9),
+        "waits": (264, 7),
     },
     "spmm": {
-        "bounds": (88, 2),
-        "grids": (39, 1),
-        "hints": (60, 2),
-        "mixtures": (3, 0),
-        "off_grid": (115, 4),
-        "staging": (13, 0),
-        "unrolling": (81, 0),
-        "waits": (36, 0),
+        "blocks": (3, 0),
+        "bounds": (758, 18),
+        "grids": (364, 12),
+        "hints": (616, 10),
+        "mixtures": (8, 0),
+        "off_grid": (904, 57),
+        "staging": (56, 0),
+        "unrolling": (567, 14),
+        "waits": (363, 1),
     },
 }
 """By operation."""

@@ -110,6 +110,21 @@ def test_the_wait_never_moves_past_a_read_of_a_vector() -> None:
     assert moved.index("float sum") < moved.index("griddepcontrol.wait") < moved.index("for (int j")
 
 
+def test_the_wait_never_moves_past_a_call_that_reads_a_vector() -> None:
+    called = PLAIN.replace("  float first = x[0];\n", "  float first = first_of(0);\n")
+    wait = next(line for line in called.splitlines(keepends=True) if "griddepcontrol.wait" in line)
+    reads = called.replace(wait, "  auto first_of = [&](int i) { return x[i]; };\n" + wait)
+    assert "waits: wait last" not in {mutant.deed for mutant in mutants(written_subject(reads), "waits")}
+    alone = reads.replace("return x[i];", "return 1.0f * i;")
+    assert "waits: wait last" in {mutant.deed for mutant in mutants(written_subject(alone), "waits")}
+
+
+def test_vectors_of_indices_are_of_lengths_that_are_read_at_once() -> None:
+    deeds = {mutant.deed for mutant in mutants(instance_subject("spmm_hubs", num_dense_cols=32), "off_grid")}
+    assert any(deed.startswith("off_grid: block") for deed in deeds)
+    assert not any(deed.startswith("off_grid: unroll") for deed in deeds)
+
+
 def test_a_kernel_whose_threads_leave_before_a_barrier_is_not_made_to_stride() -> None:
     barrier = PLAIN.replace("  float sum", "  __syncthreads();\n  float sum")
     assert [mutant.deed for mutant in mutants(written_subject(PLAIN), "grids")] != []

@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[3]
 RECORDS = tuple(
     ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200", "h200-validation", "h200-grids")
 )
-HARVEST = ROOT / "benchmarks" / "records" / "h200-harvest.jsonl.xz"
+HARVESTS = tuple(
+    ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200-harvest", "h200-harvest-more")
+)
 COST_MODEL = ROOT / "models" / "cost-h200"
 SPLIT = ROOT / "benchmarks" / "split.csv"
 OWN_SOURCES = ("sparsesmith", "services", "tests/kernels/good")
@@ -46,7 +48,7 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--records", type=Path, nargs="+", default=list(RECORDS))
     parser.add_argument("--split", type=Path, default=SPLIT)
-    parser.add_argument("--harvest", type=Path, nargs="*", default=[HARVEST], help="packed harvests")
+    parser.add_argument("--harvest", type=Path, nargs="*", default=list(HARVESTS), help="packed harvests")
     parser.add_argument(
         "--corpus", type=Path, nargs="*", default=[], help="sources; default: what the repository holds"
     )
