@@ -18,9 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RECORDS = tuple(
     ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200", "h200-validation", "h200-grids")
 )
-HARVESTS = tuple(
-    ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200-harvest", "h200-harvest-more")
-)
+HARVESTS = tuple(ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200-harvest", "h200-harvest-more"))
 COST_MODEL = ROOT / "models" / "cost-h200"
 SPLIT = ROOT / "benchmarks" / "split.csv"
 OWN_SOURCES = ("sparsesmith", "services", "tests/kernels/good")
