@@ -37,6 +37,10 @@ ARM_WORDS: Mapping[str, str] = {
     "sample-learned": "that policy alone",
     "warm": "`auto`, and the policy's samples are warm, without unlikely tokens",
     "sample-warm": "the policy alone, likewise",
+    "checked": "`auto`, and a sample ends where its directives are illegal",
+    "sample-checked": "the policy alone, likewise",
+    "valued": "`auto`, and a value model chooses among four times as many samples",
+    "sample-valued": "the policy alone, likewise",
 }
 """Of `benchmarks.tuning.equal_seconds`, beside the tuner."""
 

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ import torch
 from benchmarks.learning.conditioning import ShownInstead, Unreported
 from benchmarks.learning.serving import idle_sampler, serving_sampler
 from services.generator.policy.sampling import PolicySampler, Warmth
+from services.generator.policy.value_filter import ValueFilter
 from services.generator.search import STRATEGIES, Sources, Standing, Strategy
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES, FamilyProposer
@@ -54,20 +55,30 @@ Arm = Literal[
     "sample-learned",
     "warm",
     "sample-warm",
+    "checked",
+    "sample-checked",
+    "valued",
+    "sample-valued",
 ]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 DEFAULT_ARMS: tuple[Arm, ...] = ("families", "on", "auto", "mutate", "down", "random")
 
-SHIPPED: frozenset[Arm] = frozenset(
-    {"auto", "mutate", "edits", "unreported", "sample", "shuffled", "blind", "warm", "sample-warm"}
+WARM: frozenset[Arm] = frozenset({"warm", "sample-warm"})
+"""Whose samples are warm."""
+CHECKED: frozenset[Arm] = frozenset({"checked", "sample-checked"})
+"""Whose samples are checked while they are decoded."""
+VALUED: frozenset[Arm] = frozenset({"valued", "sample-valued"})
+"""Whose samples the value model of `--value` chooses from."""
+SHIPPED: frozenset[Arm] = (
+    frozenset[Arm]({"auto", "mutate", "edits", "unreported", "sample", "shuffled", "blind"}) | WARM | CHECKED | VALUED
 )
 """Arms of one engine, with the policy of `--policy`."""
 LEARNED: frozenset[Arm] = frozenset({"learned", "sample-learned"})
 """Likewise, of `--learned`."""
-WARM: frozenset[Arm] = frozenset({"warm", "sample-warm"})
-"""Whose samples are warm."""
 WARMTH = Warmth(2.0, min_p=0.1)
-ALONE: frozenset[Arm] = frozenset({"sample", "shuffled", "blind", "sample-learned", "sample-warm"})
+ALONE: frozenset[Arm] = frozenset(
+    {"sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-checked", "sample-valued"}
+)
 """Arms without families."""
 
 MOST_CANDIDATES = 4096
@@ -77,6 +88,15 @@ Samplers = Mapping[Arm, PolicySampler]
 """Of the arms that have one."""
 
 
+@dataclass(frozen=True)
+class Models:
+    """What ranks candidates before they are graded."""
+
+    cost: CostModels
+    value: ValueFilter | None = None
+    """Of the arms that have one."""
+
+
 def search_of(arm: Arm) -> SearchStrategy:
     """As an order names it."""
     if arm in ALONE:
@@ -84,10 +104,12 @@ def search_of(arm: Arm) -> SearchStrategy:
     return "families" if arm in ("families", "on", "polish", "draws") else "auto"
 
 
-def sources_of(arm: Arm, sampler: PolicySampler | None, models: CostModels) -> Sources:
+def sources_of(arm: Arm, sampler: PolicySampler | None, models: Models) -> Sources:
     """As the generator's settings make them, with what the arm adds."""
     settings = GeneratorSettings()
-    sources = Sources(sampler, settings.batch_candidates, settings.samples_in_flight, models)
+    sources = Sources(sampler, settings.batch_candidates, settings.samples_in_flight, models.cost)
+    if arm in VALUED:
+        return replace(sources, value_filter=models.value)
     if arm in ("edits", "unreported") and sampler is not None:
         editor = Editor(sampler, POLICY, settings.samples_in_flight)
         return replace(sources, edits=True, writers=Writers(editor=editor))
@@ -172,6 +194,8 @@ async def serving_samplers(stack: AsyncExitStack, arms: set[Arm], policy: Path, 
         found["unreported"] = hiding_reports(found["unreported"])
     for arm in WARM & arms:
         found[arm] = warm(found[arm])
+    for arm in CHECKED & arms:
+        found[arm] = checked(found[arm])
     if taught := LEARNED & arms:
         assert learned is not None, "asked for with its arms"
         with_learned = settings.model_copy(update={"policy_dir": learned})
@@ -202,6 +226,11 @@ def hiding_reports(sampler: PolicySampler) -> PolicySampler:
 def warm(sampler: PolicySampler) -> PolicySampler:
     """The same engine, all of whose groups explore."""
     return PolicySampler(sampler.host, sampler.writer, replace(sampler.options, exploring_share=1.0, exploring=WARMTH))
+
+
+def checked(sampler: PolicySampler) -> PolicySampler:
+    """The same engine, which ends a sample where its directives are illegal."""
+    return PolicySampler(sampler.host, sampler.writer, replace(sampler.options, checks_directives=True))
 
 
 def random_policy(policy: Path, folder: Path) -> None:

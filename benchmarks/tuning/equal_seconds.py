@@ -29,6 +29,10 @@ and where they are asked for
     sample-learned   that policy alone
     warm       `auto`, and the policy's samples are warm, without unlikely tokens (temperature 2, min-p 0.1)
     sample-warm      the policy alone, likewise
+    checked    `auto`, and a sample ends where its directives are illegal (SPARSESMITH_GENERATOR_CHECKS_WHILE_DECODING)
+    sample-checked   the policy alone, likewise
+    valued     `auto`, and of several times as many samples the best by the value model of `--value` are graded
+    sample-valued    the policy alone, likewise
 
 `--seeds`: all workloads are searched once for each, which decides what a search leaves to chance. A matrix counts once in an interval, by the mean over
 its seeds.
@@ -76,7 +80,9 @@ from benchmarks.tuning.arms import (
     LEARNED,
     MOST_CANDIDATES,
     STRATEGY,
+    VALUED,
     Arm,
+    Models,
     Samplers,
     search_of,
     serving_samplers,
@@ -97,6 +103,7 @@ from services.evaluator.local import HeldMatrix
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.orders import KernelOrder
 from services.generator.policy.sampling import PolicySampler
+from services.generator.policy.value_filter import value_filter
 from services.generator.search import Standing
 from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import source_of
@@ -190,6 +197,7 @@ class _Results:
             "commit": self._options.commit or source_commit(),
             "policy": self._options.policy.name,
             "learned": self._options.learned and self._options.learned.name,
+            "value": self._options.value and self._options.value.name,
             "cost_model": self._options.cost_model.name,
             "seconds_each": self._options.seconds_each,
             "arms": list(self._options.arms),
@@ -236,7 +244,9 @@ async def _run(bench: _Bench, results: _Results, options: argparse.Namespace, en
     ]
     async with AsyncExitStack() as stack:
         samplers = await serving_samplers(stack, {*options.arms}, options.policy, options.learned)
-        models = CostModels(options.cost_model)
+        models = Models(
+            CostModels(options.cost_model), value_filter(options.value, GeneratorSettings().value_oversampling)
+        )
         for number, (each, read) in enumerate(_read_ahead(work)):
             if time.monotonic() > end:
                 return
@@ -316,7 +326,7 @@ async def _contested(
     matrix: Matrix,
     work: _Work,
     samplers: Samplers,
-    models: CostModels,
+    models: Models,
     options: argparse.Namespace,
     number: int,
 ) -> Row:
@@ -325,7 +335,7 @@ async def _contested(
     problem, held = Problem(_workload(matrix, plan), matrix.pattern), HeldMatrix(matrix.pattern, None)
     here = Here(bench.grader, held)
     await here.grade(_first_job(problem, options.seconds_each))
-    models.on(bench.process.description().name, plan.operation)
+    models.cost.on(bench.process.description().name, plan.operation)
     arms: dict[Arm, Row] = {}
     winners: dict[Arm, Evaluation] = {}
     turn = number % len(options.arms)
@@ -352,7 +362,7 @@ async def searched(
     problem: Problem,
     here: Evaluations,
     sampler: PolicySampler | None,
-    models: CostModels,
+    models: Models,
     options: argparse.Namespace,
     seed: int = 0,
 ) -> tuple[Row, Evaluation | None]:
@@ -495,6 +505,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--generated-products", type=float, default=3.3e8, help="nnz x columns at most")
     parser.add_argument("--policy", type=Path, default=ROOT / "models" / "sparsesmith-28m")
     parser.add_argument("--learned", type=Path, help="folder of another policy, for the arms of this name")
+    parser.add_argument("--value", type=Path, help="folder of a value model, for the arms of this name")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="no workload is begun after this time")
     parser.add_argument("--resume", action="store_true")
@@ -506,6 +517,8 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--arms lacks families: gains are over it")
     if options.learned is None and LEARNED & {*options.arms}:
         parser.error(f"--learned is missing: the arms {', '.join(sorted(LEARNED))} are of that policy")
+    if options.value is None and VALUED & {*options.arms}:
+        parser.error(f"--value is missing: the arms {', '.join(sorted(VALUED))} choose by a value model")
     return options
 
 

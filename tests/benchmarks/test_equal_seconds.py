@@ -13,9 +13,21 @@ import pytest
 from benchmarks.learning.serving import idle_sampler
 from benchmarks.matrices.suites import Packed
 from benchmarks.origin import ROOT
-from benchmarks.tuning.arms import ARMS, DEFAULT_ARMS, Arm, draws, search_of, serving_samplers, showing, sources_of
+from benchmarks.tuning.arms import (
+    ARMS,
+    DEFAULT_ARMS,
+    Arm,
+    Models,
+    checked,
+    draws,
+    search_of,
+    serving_samplers,
+    showing,
+    sources_of,
+)
 from benchmarks.tuning.equal_seconds import Here, _options, searched, shown_instead, workloads
 from services.evaluator.local import HeldMatrix
+from services.generator.policy.value_filter import ValueFilter
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidOption, Unavailable
@@ -48,7 +60,7 @@ def test_an_arm_ends_by_itself_or_with_its_seconds(arm: Arm) -> None:
     sampler = idle_sampler(settings) if arm == "down" else None
     problem = Problem(make_workload(pattern), pattern)
     grid_of_problem(problem)  # What a process pays once.
-    row, winner = asyncio.run(searched(arm, problem, Graders(), sampler, CostModels(), options))
+    row, winner = asyncio.run(searched(arm, problem, Graders(), sampler, Models(CostModels()), options))
     assert winner is not None and row["search_us"] == 5
     assert row["by"] == "families" or arm == "mutants"
     assert row["passed"] == row["candidates"] > 0
@@ -68,19 +80,35 @@ def test_draws_are_the_grids_programs_once_in_an_order_of_the_runs_name_and_in_t
     assert drawn == [instance.program for instance in draws(task)]
     assert drawn != [instance.program for instance in draws(replace(task, run_id="other"))]
     graders, options = Graders(), argparse.Namespace(seconds_each=4.0)
-    row, _ = asyncio.run(searched("draws", task.problem, graders, None, CostModels(), options))
+    row, _ = asyncio.run(searched("draws", task.problem, graders, None, Models(CostModels()), options))
     assert graders.sizes[:3] == [FIRST_BATCH, NEXT_BATCHES, NEXT_BATCHES]
     assert len(set(graders.sizes[1:-1])) == 1 and row["candidates"] == sum(graders.sizes)
 
 
 def test_arms_differ_in_what_they_search_with() -> None:
     sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
-    found = {arm: sources_of(arm, sampler, CostModels()) for arm in ARMS}
+    found = {arm: sources_of(arm, sampler, Models(CostModels())) for arm in ARMS}
     assert [arm for arm, sources in found.items() if sources.mutates] == ["mutate", "mutants"]
     assert [arm for arm, sources in found.items() if sources.edits] == ["edits", "unreported"]
     assert found["edits"].writers.names == ("mutate", "policy")
     alone = [arm for arm in ARMS if search_of(arm) == "sample"]
-    assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm"]
+    assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-checked", "sample-valued"]
+
+
+def test_arms_that_choose_by_a_value_model_ask_for_it_and_no_others(tmp_path: Path) -> None:
+    sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
+    models = Models(CostModels(), ValueFilter(tmp_path, 4))
+    found = [arm for arm in ARMS if sources_of(arm, sampler, models).value_filter is models.value]
+    assert found == ["valued", "sample-valued"]
+    with pytest.raises(SystemExit):
+        _options(["core.pack", "--arms", "families", "valued"])
+
+
+def test_arms_that_check_while_decoding_share_the_engine() -> None:
+    sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
+    other = checked(sampler)
+    assert other.host is sampler.host
+    assert (sampler.options.checks_directives, other.options.checks_directives) == (False, True)
 
 
 def test_a_policy_alone_whose_engine_does_not_serve_is_a_failure_and_no_result() -> None:
@@ -88,7 +116,7 @@ def test_a_policy_alone_whose_engine_does_not_serve_is_a_failure_and_no_result()
     sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
     problem = Problem(make_workload(pattern), pattern)
     with pytest.raises(Unavailable, match="no candidate was proposed"):
-        asyncio.run(searched("sample", problem, Graders(), sampler, CostModels(), options))
+        asyncio.run(searched("sample", problem, Graders(), sampler, Models(CostModels()), options))
 
 
 def test_a_job_that_is_cancelled_keeps_the_device_until_it_has_ended() -> None:
