@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.learning.conditioning import ShownInstead
-from benchmarks.tuning.arms import WARMTH, Arm, hiding_reports, showing, warm
+from benchmarks.tuning.arms import WARMTH, Arm, Models, checked, hiding_reports, showing, warm
 from benchmarks.tuning.equal_seconds import searched
 from services.generator.policy.engine import EnginePrompt
 from services.generator.policy.kind import PromptWriter
@@ -60,7 +60,7 @@ async def one_sample(sampler: PolicySampler) -> None:
     await sampler.group(make_task(), "first", 1).sample(0)
 
 
-@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "unreported", "sample-warm"])
+@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "unreported", "sample-warm", "sample-checked"])
 def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     live_policy: LivePolicy, arm: Arm
 ) -> None:
@@ -75,9 +75,11 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     if arm == "sample-warm":
         sampler = warm(sampler)
         assert {sampler.options.warmth_of(seed) for seed in range(20)} == {WARMTH}
+    if arm == "sample-checked":
+        sampler = checked(sampler)
     graders, problem = Graders(), Problem(make_workload(OWN), OWN)
     options = argparse.Namespace(seconds_each=4.0)
-    row, winner = live_policy.run(searched(arm, problem, graders, sampler, CostModels(), options))
+    row, winner = live_policy.run(searched(arm, problem, graders, sampler, Models(CostModels()), options))
     assert winner is not None and row["passed"] == row["candidates"] > 0
     assert set(noting.asked) == {OTHER.digest if arm == "shuffled" else OWN.digest}
     assert graders.graded == {OWN.digest}
@@ -95,6 +97,6 @@ def test_an_engine_that_serves_and_writes_nothing_in_an_arms_seconds_has_brought
     live_policy.run(one_sample(sampler))
     options = argparse.Namespace(seconds_each=0.05)
     problem = Problem(make_workload(OWN), OWN)
-    row, winner = live_policy.run(searched("sample", problem, Graders(), sampler, CostModels(), options))
+    row, winner = live_policy.run(searched("sample", problem, Graders(), sampler, Models(CostModels()), options))
     assert winner is None
     assert (row["candidates"], row["search_us"], row["by"], row["sources"]) == (0, None, None, {})
