@@ -5,12 +5,13 @@
     python -m benchmarks.tuning.harvest pack FOLDER OUT.jsonl.xz                       all parts in one file
     python -m benchmarks.tuning.harvest report OUT.jsonl.xz [MORE.jsonl.xz ...] [--out benchmarks/results] what came of it, by workload kind, class and deed
 
-Workloads are chosen from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
-searches each as in production; its best programs of different families are parents. A child's seed and its parent's
-text give the child again; what is stored of it are the lines that differ. With `--likely` some children more are what a
-search ends with (`sparsesmith.mutation.likely`), the likeliest first; they are marked as chosen so. Workloads of the
-harvests of `--beyond` are left to them. Children that pass are timed at length in turns with their parent, a few at a time (`gain`: the parent's time over the child's, from the same finals; of those far
-behind, from brief times); what fails is kept with its message. A part appends to one file and goes on where it was stopped.
+Workloads are chosen from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns; those of
+the harvests of `--beyond` are left out. The tuner searches each as in production; its best programs of different families
+are parents. A child's seed and its parent's text give the child again; what is stored of it are the lines that differ.
+With `--likely` some children more are what a search ends with (`sparsesmith.mutation.likely`), and marked as chosen.
+Children that pass are timed at length in turns with their parent, a few at a time (`gain`: the parent's time over the
+child's, from the same finals; of those far behind, from brief times); what fails is kept with its message. A part appends
+to one file and goes on where it was stopped.
 """
 
 import argparse
@@ -131,28 +132,20 @@ def problem_of(source: str, plan: Plan) -> Line:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Child:
-    """A changed program, with what gives it again and how it was chosen."""
-
-    mutant: Mutant
-    origin: Line
-    """`seed`; of a likely one that is its place among them, and `chosen` says so."""
-
-
-def children_of(parent: Parent, count: int, likely: int = 0) -> dict[str, Child]:
-    """Different programs by name: of `count` seeds and of the first `likely` ones, fewer where choices repeat themselves."""
-    found: dict[str, Child] = {}
+def children_of(parent: Parent, count: int, likely: int = 0) -> dict[str, Mutant]:
+    """Different programs by seed, and the first `likely` ones by their place; fewer where choices repeat themselves."""
+    found: dict[str, Mutant] = {}
     seen = {parent.subject.text}
-    for number in range(count):
-        mutant = random_mutant(parent.subject, str(number), STEPS[number % len(STEPS)])
+    by_chance = (
+        (str(each), random_mutant(parent.subject, str(each), STEPS[each % len(STEPS)])) for each in range(count)
+    )
+    chosen = (
+        (f"{LIKELY}-{each}", mutant) for each, mutant in enumerate(islice(likely_mutants(parent.subject), likely))
+    )
+    for seed, mutant in chain(by_chance, chosen):
         if mutant is not None and mutant.text not in seen:
             seen.add(mutant.text)
-            found[str(number)] = Child(mutant, {"seed": str(number)})
-    for number, mutant in enumerate(islice(likely_mutants(parent.subject), likely)):
-        if mutant.text not in seen:
-            seen.add(mutant.text)
-            found[f"{LIKELY}-{number}"] = Child(mutant, {"seed": f"{LIKELY}-{number}", "chosen": LIKELY})
+            found[seed] = mutant
     return found
 
 
@@ -209,11 +202,12 @@ class Harvest:
         self, parent: Parent, workload: Workload, pattern: Pattern, problem: Line, done: set[str]
     ) -> Iterator[Line]:
         children = children_of(parent, self._options.mutants, self._options.likely)
-        by_id = {f"child-{seed}": child for seed, child in children.items() if seed not in done}
-        wanted = [parse_candidate(_candidate(name, each.mutant.text), workload) for name, each in by_id.items()]
+        by_id = {f"child-{seed}": (seed, mutant) for seed, mutant in children.items() if seed not in done}
+        wanted = [parse_candidate(_candidate(name, each.text), workload) for name, (_, each) in by_id.items()]
         for name, found in self._judge.graded(parent.subject.text, wanted, Problem(workload, pattern)):
-            mutant = by_id[name].mutant
-            line = {"kind": "mutant", **problem, "parent": parent.number, **by_id[name].origin, "deed": mutant.deed}
+            seed, mutant = by_id[name]
+            line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
+            line |= {"chosen": LIKELY} if seed.startswith(LIKELY) else {}
             yield line | {"lines": changed_lines(parent.subject.text, mutant.text)} | found
 
 
