@@ -1,5 +1,6 @@
 """The offline stages from a shell: `python -m services.trainer.offline STAGE`, of corpus, programs, tokenizer,
-examples, teach, pack, pretrain, retokenize, sft, nats, value, evaluate, and `policy` for all from corpus to evaluate.
+examples, teach, pack, pretrain, retokenize, sft, average, nats, value, evaluate, and `policy` for all from corpus to
+evaluate.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from services.trainer.offline.averaging import add_average
 from services.trainer.offline.critic_commands import add_critic
 from services.trainer.offline.data_commands import add_examples, add_programs
 from services.trainer.offline.options import add_fields, fields_from
@@ -49,6 +51,7 @@ def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
     add_teach(stages.add_parser("teach", help="matrices -> others like them, with what a cost model expects of them"))
     add_retokenize(stages.add_parser("retokenize", help="a policy and another tokenizer -> a policy that learns on"))
     add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
+    add_average(stages.add_parser("average", help="a policy that learned on and the one before -> one in between"))
     add_nats(stages.add_parser("nats", help="a policy's loss on examples, in nats a program by part"))
     add_value(stages.add_parser("value", help="examples -> a value model: chance to pass, time"))
     add_critic(stages.add_parser("critic", help="examples and a policy -> its critic: what a program will take"))
