@@ -1,17 +1,15 @@
 """Which mutators are tried first: those that won more often, and none never."""
 
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from benchmarks.tuning.mutator_worth import counted, read, shares
+from services.trainer.offline.recipe import HARVESTS
 from sparsesmith.mutation.catalogue import MUTATORS, _ordered, random_mutant
 from sparsesmith.mutation.worth import HARVESTED, WORTH, worth_by_mutator
 from tests.mutation.programs import instance_subject
-
-HARVESTS = sorted((Path(__file__).parents[2] / "benchmarks" / "records").glob("h200-harvest*.jsonl.xz"))
 
 
 def test_the_table_is_what_the_committed_harvests_count() -> None:

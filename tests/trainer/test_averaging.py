@@ -7,23 +7,9 @@ import torch
 
 from services.trainer.offline.averaging import in_between
 from services.trainer.offline.commands import run_stage
-from services.trainer.policy_model import new_language_model
-from services.trainer.tokenizer import TokenizerSize, train_tokenizer
 from sparsesmith.errors import InvalidOption
-from sparsesmith.policy.checkpoint import Policy, load_policy, save_policy, save_tokenizer
-from sparsesmith.policy.description import PolicyDescription
-from sparsesmith.policy.encoder import MatrixEncoder
-from tests.trainer.conftest import TINY, make_program
-
-PROGRAMS = [make_program(lanes) for lanes in (2, 4, 8, 16, 32)]
-
-
-def make_policy(seed: int, vocabulary: int = 64) -> Policy:
-    torch.manual_seed(seed)
-    model = new_language_model(TINY, vocabulary, seed=seed)
-    return Policy(
-        model, MatrixEncoder("profiled", TINY.hidden), PolicyDescription(f"tiny-{seed}", "profiled", feature_version=2)
-    )
+from sparsesmith.policy.checkpoint import Policy, load_policy, save_tokenizer
+from tests.generator.tiny_policy import VOCABULARY_SIZE, make_policy, make_tokenizer, write_policy
 
 
 def weights_of(policy: Policy) -> dict[str, torch.Tensor]:
@@ -43,15 +29,18 @@ def test_every_weight_is_so_much_of_the_way() -> None:
 
 
 def test_policies_of_other_shapes_are_refused_by_the_weight_that_differs() -> None:
+    other = make_policy(1)
+    other.model.resize_token_embeddings(VOCABULARY_SIZE + 64)
     with pytest.raises(InvalidOption, match="embed_tokens"):
-        in_between(make_policy(0), make_policy(1, vocabulary=128), 0.5)
+        in_between(make_policy(0), other, 0.5)
 
 
 def test_the_stage_writes_a_policy_that_loads_and_refuses_shares_and_tokenizers(tmp_path: Path) -> None:
-    tokenizers = [train_tokenizer(PROGRAMS, PROGRAMS, TokenizerSize(400 + phrases, phrases, 60)) for phrases in (5, 9)]
-    for seed, tokenizer in ((0, tokenizers[0]), (1, tokenizers[0]), (2, tokenizers[1])):
-        save_policy(make_policy(seed, tokenizer.get_vocab_size()), tmp_path / str(seed))
-        save_tokenizer(tokenizer.to_str(), tmp_path / str(seed))
+    for seed in (0, 1, 2):
+        write_policy(tmp_path / str(seed), make_policy(seed))
+    other = make_tokenizer()
+    other.add_tokens(["another"])
+    save_tokenizer(other.to_str(), tmp_path / "2")
 
     def averaged(after: str, share: str) -> dict[str, object]:
         words = ["--policy", str(tmp_path / after), "--before", str(tmp_path / "0"), "--share", share]

@@ -44,13 +44,12 @@ def in_between(before: Policy, after: Policy, share: float) -> Policy:
     training = {**after.description.training, "averaged": {"share": share, "before": before.description.name}}
     for network, other in ((after.model, before.model), (after.encoder, before.encoder)):
         weights, was = network.state_dict(), other.state_dict()
-        differing = [name for name in {**weights, **was} if _shape(weights, name) != _shape(was, name)]
-        if differing:
-            raise InvalidOption(f"{differing[0]} is not the same in both policies", field="policy", value=differing[0])
+        shapes, shapes_before = ({name: each.shape for name, each in known.items()} for known in (weights, was))
+        differing = next(
+            (name for name in {**shapes, **shapes_before} if shapes.get(name) != shapes_before.get(name)), None
+        )
+        if differing is not None:
+            raise InvalidOption(f"{differing} is not the same in both policies", field="policy", value=differing)
         blended = {name: torch.lerp(was[name].float(), each.float(), share) for name, each in weights.items()}
         network.load_state_dict(blended)
     return replace(after, description=replace(after.description, training=training))
-
-
-def _shape(weights: dict[str, torch.Tensor], name: str) -> torch.Size | None:
-    return weights[name].shape if name in weights else None
