@@ -52,11 +52,11 @@ class Mutant:
         return self.subject.text
 
 
-def mutants(subject: Subject, name: str, deed: str | None = None) -> Iterator[Mutant]:
-    """Every different program that the mutator of this name makes of it; by that deed alone."""
+def mutants(subject: Subject, name: str) -> Iterator[Mutant]:
+    """Every different program that the mutator of this name makes of it."""
     seen = {subject.text}
     for child in MUTATORS[name](subject):
-        if child.text not in seen and deed in (None, _deed(name, child)):
+        if child.text not in seen:
             seen.add(child.text)
             if (mutant := _mutant(subject, name, child)) is not None:
                 yield mutant
@@ -111,7 +111,7 @@ def _mutant(subject: Subject, name: str, child: Child) -> Mutant | None:
         _check_format(subject, changed)
     except InvalidInput:
         return None
-    return Mutant(_deed(name, child), changed)
+    return Mutant(f"{name}: {child.change}", changed)
 
 
 def _check_format(subject: Subject, changed: Subject) -> None:
@@ -120,7 +120,3 @@ def _check_format(subject: Subject, changed: Subject) -> None:
     is_same = after.format == before.format and after.parameters == before.parameters
     if subject.matrix is not None and not is_same and subject.matrix.nnz <= MOST_BUILT_NNZ:
         after.format.build(subject.matrix, after.parameters)
-
-
-def _deed(name: str, child: Child) -> str:
-    return f"{name}: {child.change}"

@@ -1,5 +1,5 @@
 """The offline stages from a shell: `python -m services.trainer.offline STAGE`, of corpus, programs, tokenizer,
-examples, teach, beyond, pack, pretrain, retokenize, sft, average, nats, value, evaluate, and `policy` for all from corpus to
+examples, teach, pack, pretrain, retokenize, sft, average, nats, value, evaluate, and `policy` for all from corpus to
 evaluate.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
@@ -16,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from services.trainer.offline.averaging import add_average
-from services.trainer.offline.beyond import add_beyond
 from services.trainer.offline.critic_commands import add_critic
 from services.trainer.offline.data_commands import add_examples, add_programs
 from services.trainer.offline.options import add_fields, fields_from
@@ -50,7 +49,6 @@ def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
     _add_pretrain(stages.add_parser("pretrain", help="token files -> a language model"))
     add_examples(stages.add_parser("examples", help="records -> programs to write, to improve, to repair"))
     add_teach(stages.add_parser("teach", help="matrices -> others like them, with what a cost model expects of them"))
-    add_beyond(stages.add_parser("beyond", help="records and harvests -> programs that no family offers, to write"))
     add_retokenize(stages.add_parser("retokenize", help="a policy and another tokenizer -> a policy that learns on"))
     add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
     add_average(stages.add_parser("average", help="a policy that learned on and the one before -> one in between"))

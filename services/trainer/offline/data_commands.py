@@ -32,7 +32,7 @@ Thing = TypeVar("Thing")
 
 def add_programs(parser: argparse.ArgumentParser) -> None:
     """Options of the stage that writes programs out, for the tokenizer to learn from and to pretrain on."""
-    add_records(parser)
+    _add_records(parser)
     parser.add_argument("--side", choices=SIDES, default="train")
     parser.add_argument("--most", type=int, default=4000, help="programs at most, families in equal parts")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines with `program` and `family`")
@@ -41,7 +41,7 @@ def add_programs(parser: argparse.ArgumentParser) -> None:
 
 def add_examples(parser: argparse.ArgumentParser) -> None:
     """Options of the stage that writes examples: programs to write, to improve and to repair."""
-    add_records(parser)
+    _add_records(parser)
     parser.add_argument(
         "--harvest", type=Path, nargs="*", default=[], help="packed harvests (benchmarks.tuning.harvest pack)"
     )
@@ -51,8 +51,7 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run_examples)
 
 
-def add_records(parser: argparse.ArgumentParser) -> None:
-    """Options of stages that read measured programs."""
+def _add_records(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, nargs="+", required=True, help="JSON lines of measured programs")
     parser.add_argument(
         "--patterns", type=Path, nargs="+", required=True, help=".packs, or folders of SciPy .npz files"
