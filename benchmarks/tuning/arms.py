@@ -55,8 +55,6 @@ Arm = Literal[
     "sample-learned",
     "warm",
     "sample-warm",
-    "checked",
-    "sample-checked",
     "valued",
     "sample-valued",
 ]
@@ -65,20 +63,16 @@ DEFAULT_ARMS: tuple[Arm, ...] = ("families", "on", "auto", "mutate", "down", "ra
 
 WARM: frozenset[Arm] = frozenset({"warm", "sample-warm"})
 """Whose samples are warm."""
-CHECKED: frozenset[Arm] = frozenset({"checked", "sample-checked"})
-"""Whose samples are checked while they are decoded."""
 VALUED: frozenset[Arm] = frozenset({"valued", "sample-valued"})
 """Whose samples the value model of `--value` chooses from."""
 SHIPPED: frozenset[Arm] = (
-    frozenset[Arm]({"auto", "mutate", "edits", "unreported", "sample", "shuffled", "blind"}) | WARM | CHECKED | VALUED
+    frozenset[Arm]({"auto", "mutate", "edits", "unreported", "sample", "shuffled", "blind"}) | WARM | VALUED
 )
 """Arms of one engine, with the policy of `--policy`."""
 LEARNED: frozenset[Arm] = frozenset({"learned", "sample-learned"})
 """Likewise, of `--learned`."""
 WARMTH = Warmth(2.0, min_p=0.1)
-ALONE: frozenset[Arm] = frozenset(
-    {"sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-checked", "sample-valued"}
-)
+ALONE: frozenset[Arm] = frozenset({"sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-valued"})
 """Arms without families."""
 
 MOST_CANDIDATES = 4096
@@ -194,8 +188,6 @@ async def serving_samplers(stack: AsyncExitStack, arms: set[Arm], policy: Path, 
         found["unreported"] = hiding_reports(found["unreported"])
     for arm in WARM & arms:
         found[arm] = warm(found[arm])
-    for arm in CHECKED & arms:
-        found[arm] = checked(found[arm])
     if taught := LEARNED & arms:
         assert learned is not None, "asked for with its arms"
         with_learned = settings.model_copy(update={"policy_dir": learned})
@@ -226,11 +218,6 @@ def hiding_reports(sampler: PolicySampler) -> PolicySampler:
 def warm(sampler: PolicySampler) -> PolicySampler:
     """The same engine, all of whose groups explore."""
     return PolicySampler(sampler.host, sampler.writer, replace(sampler.options, exploring_share=1.0, exploring=WARMTH))
-
-
-def checked(sampler: PolicySampler) -> PolicySampler:
-    """The same engine, which ends a sample where its directives are illegal."""
-    return PolicySampler(sampler.host, sampler.writer, replace(sampler.options, checks_directives=True))
 
 
 def random_policy(policy: Path, folder: Path) -> None:

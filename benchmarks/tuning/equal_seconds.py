@@ -29,8 +29,6 @@ and where they are asked for
     sample-learned   that policy alone
     warm       `auto`, and the policy's samples are warm, without unlikely tokens (temperature 2, min-p 0.1)
     sample-warm      the policy alone, likewise
-    checked    `auto`, and a sample ends where its directives are illegal (SPARSESMITH_GENERATOR_CHECKS_WHILE_DECODING)
-    sample-checked   the policy alone, likewise
     valued     `auto`, and of several times as many samples the best by the value model of `--value` are graded
     sample-valued    the policy alone, likewise
 

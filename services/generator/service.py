@@ -329,7 +329,6 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.max_program_tokens,
         settings.num_sms,
         settings.copy_bandwidth_gbs,
-        settings.checks_while_decoding,
         settings.exploring_share,
         Warmth(settings.exploring_temperature, settings.exploring_min_p),
     )

@@ -138,9 +138,6 @@ class GeneratorSettings(BaseSettings):
     exploring_min_p: float = Field(default=0.0, ge=0, lt=1)
     """... no token of theirs is less likely, at that temperature, than this share of the likeliest. Above 0 no trainer
     learns from them."""
-    checks_while_decoding: bool = False
-    """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
-    has shown yet that it pays."""
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
     """Longest program a sample may have."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)

@@ -18,7 +18,6 @@ from benchmarks.tuning.arms import (
     DEFAULT_ARMS,
     Arm,
     Models,
-    checked,
     draws,
     search_of,
     serving_samplers,
@@ -92,7 +91,7 @@ def test_arms_differ_in_what_they_search_with() -> None:
     assert [arm for arm, sources in found.items() if sources.edits] == ["edits", "unreported"]
     assert found["edits"].writers.names == ("mutate", "policy")
     alone = [arm for arm in ARMS if search_of(arm) == "sample"]
-    assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-checked", "sample-valued"]
+    assert alone == ["sample", "shuffled", "blind", "sample-learned", "sample-warm", "sample-valued"]
 
 
 def test_arms_that_choose_by_a_value_model_ask_for_it_and_no_others(tmp_path: Path) -> None:
@@ -102,13 +101,6 @@ def test_arms_that_choose_by_a_value_model_ask_for_it_and_no_others(tmp_path: Pa
     assert found == ["valued", "sample-valued"]
     with pytest.raises(SystemExit):
         _options(["core.pack", "--arms", "families", "valued"])
-
-
-def test_arms_that_check_while_decoding_share_the_engine() -> None:
-    sampler = idle_sampler(GeneratorSettings(policy_dir=ROOT / "models" / "sparsesmith-28m"))
-    other = checked(sampler)
-    assert other.host is sampler.host
-    assert (sampler.options.checks_directives, other.options.checks_directives) == (False, True)
 
 
 def test_a_policy_alone_whose_engine_does_not_serve_is_a_failure_and_no_result() -> None:

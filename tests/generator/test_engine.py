@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt, Watch
+from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
 from tests.generator.conftest import LivePolicy
 from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
 
@@ -189,36 +189,6 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
     assert live_policy.run(kill_while_sampling()).token_ids
 
 
-class AfterTokens:
-    """A watch that looks once so many characters are there, and ends the sample or not."""
-
-    def __init__(self, characters: int, refuses: bool) -> None:
-        self._characters = characters
-        self._refuses = refuses
-        self.looked = 0
-
-    def is_due(self, text: str) -> bool:
-        return self.looked == 0 and len(text) >= self._characters
-
-    def refuses(self) -> bool:
-        self.looked += 1
-        return self._refuses
-
-
-class Reader:
-    """A watch that reads and never refuses."""
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-
-    def is_due(self, text: str) -> bool:
-        self.read.append(text)
-        return False
-
-    def refuses(self) -> bool:
-        return False
-
-
 class CountedOutputs:
     """vLLM's engine, with what it tells of each sample counted."""
 
@@ -237,40 +207,23 @@ class CountedOutputs:
             yield output
 
 
-def test_only_what_somebody_watches_is_told_token_by_token(
+def test_the_first_sample_under_a_version_is_told_token_by_token_and_others_at_once(
     live_policy: LivePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def told(watch: Watch | None) -> tuple[Sample, int]:
+    async def told(is_timed: bool) -> tuple[Sample, int]:
         engine = await live_policy.host.serving()
         counted = CountedOutputs(engine._llm)
         monkeypatch.setattr(engine, "_llm", counted)
+        if is_timed:
+            monkeypatch.setattr(engine, "first_token_at", None)
         try:
-            prompt = EmbeddingPrompt(make_embeddings())
-            sample = await engine.sample(prompt, temperature=1.0, max_tokens=200, watch=watch)
+            sample = await engine.sample(EmbeddingPrompt(make_embeddings()), temperature=1.0, max_tokens=200)
         finally:
             monkeypatch.undo()
         return sample, counted.counts[0]
 
-    reader = Reader()
-    live_policy.run(sampled(live_policy, max_tokens=1))  # The first one under a version is told of for its time.
-    _, at_once = live_policy.run(told(None))
-    watched, by_pieces = live_policy.run(told(reader))
+    live_policy.run(sampled(live_policy, max_tokens=1))
+    _, at_once = live_policy.run(told(is_timed=False))
+    first, by_pieces = live_policy.run(told(is_timed=True))
     assert at_once == 1
-    assert by_pieces > len(watched.token_ids) / 2
-    assert reader.read[-1] == watched.text
-
-
-def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_samples_no_further(live_policy: LivePolicy) -> None:
-    async def watched(watch: AfterTokens) -> Sample:
-        engine = await live_policy.host.serving()
-        prompt = EmbeddingPrompt(make_embeddings())
-        return await engine.sample(prompt, temperature=1.0, max_tokens=900, watch=watch)
-
-    refusing, agreeing = AfterTokens(12, refuses=True), AfterTokens(12, refuses=False)
-    stopped, whole = live_policy.run(watched(refusing)), live_policy.run(watched(agreeing))
-    assert refusing.looked == agreeing.looked == 1
-    assert 12 <= len(stopped.text) < 600
-    assert len(stopped.token_ids) == len(stopped.logprobs) < len(whole.token_ids)
-    expected = reference_logprobs(live_policy.policy, make_embeddings(), stopped.token_ids)
-    torch.testing.assert_close(torch.tensor(stopped.logprobs), expected, atol=CLOSE, rtol=0)
-    assert live_policy.run(sampled(live_policy, max_tokens=4)).token_ids
+    assert by_pieces > len(first.token_ids) / 2

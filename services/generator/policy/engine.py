@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sparsesmith.policy.chat import digest_of
 from sparsesmith_proto.message import Digest, PolicyVersion
@@ -107,18 +107,6 @@ class TokenPrompt:
 EnginePrompt = EmbeddingPrompt | TokenPrompt
 
 
-class Watch(Protocol):
-    """Looks at one sample while it is written, and may end it."""
-
-    def is_due(self, text: str) -> bool:
-        """Whether what was written so far should be looked at. Cheap: asked at every token."""
-        ...
-
-    def refuses(self) -> bool:
-        """Whether it is to end here. May block."""
-        ...
-
-
 @dataclass(frozen=True)
 class Sample:
     """One completion, with what a trainer needs to know of it."""
@@ -173,10 +161,9 @@ class Engine:
         temperature: float,
         max_tokens: int,
         min_p: float = 0.0,
-        watch: Watch | None = None,
     ) -> Sample:
-        """Sample one completion; as far as it came where a watch ends it. `min_p`: no token that is less likely, at the
-        temperature, than this share of the likeliest.
+        """Sample one completion. `min_p`: no token that is less likely, at the temperature, than this share of the
+        likeliest.
 
         Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies.
         """
@@ -184,9 +171,9 @@ class Engine:
         from vllm.sampling_params import RequestOutputKind
 
         request = self._checked(prompt, max_tokens)
-        # vLLM tells of each token by itself only where somebody looks: that and its text take this process most of
-        # its time, and it has one for all samples.
-        is_told = watch is not None or self.first_token_at is None
+        # vLLM tells of each token by itself only where the first one's time is wanted: that takes this process most
+        # of its time, and it has one for all samples.
+        is_told = self.first_token_at is None
         params = SamplingParams(
             temperature=temperature,
             top_p=1.0,
@@ -195,12 +182,10 @@ class Engine:
             max_tokens=max_tokens,
             logprobs=0,
             flat_logprobs=True,
-            detokenize=watch is not None,
+            detokenize=False,
             output_kind=RequestOutputKind.DELTA if is_told else RequestOutputKind.FINAL_ONLY,
         )
-        return await self._while_alive(
-            self._sampled(self._llm, request, params, watch), "the engine died while sampling"
-        )
+        return await self._while_alive(self._sampled(self._llm, request, params), "the engine died while sampling")
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
         """Raises EngineFailed where the engine dies or is closed: vLLM wakes nobody who waits for a killed process."""
@@ -220,7 +205,7 @@ class Engine:
         finally:
             working.cancel()
 
-    async def _sampled(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
+    async def _sampled(self, llm: Any, request: dict[str, Any], params: Any) -> Sample:
         name, partial, adapter, begun_under = uuid.uuid4().hex, _PartialSample(), self._adapter, self.version
         number = 0 if adapter is None else adapter.lora_int_id
         self._samples_under[number] += 1
@@ -234,8 +219,6 @@ class Engine:
                     version = begun_under if self.takes_adapters else self.version
                     if self.first_token_at is None and version == self.version and partial.is_beyond_the_swap:
                         self.first_token_at = time.monotonic()
-                    if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
-                        break
         finally:
             del self._under_way[name]
             self._samples_under[number] -= 1
@@ -356,7 +339,6 @@ class _PartialSample:
     """One completion that is under way, and which of its tokens came before weights were swapped."""
 
     def __init__(self) -> None:
-        self._text: list[str] = []
         self._token_ids: list[int] = []
         self._logprobs: list[float] = []
         self._swaps: list[tuple[int, PolicyVersion]] = []
@@ -368,7 +350,6 @@ class _PartialSample:
         A piece that ends a sample without a token of its own comes with the log-probabilities of all before it
         (vLLM 0.26 takes the last 0 of them), alone or merged with the piece before.
         """
-        self._text.append(piece.text)
         if not (count := len(piece.token_ids)):
             return
         logprobs = piece.logprobs.logprobs[-count:]
@@ -382,11 +363,6 @@ class _PartialSample:
         has ended or not begun."""
         ended = sys.maxsize if self._token_ids else 0
         self._swaps.append((ended if counted is None else counted, version))
-
-    @property
-    def text(self) -> str:
-        """So far, where vLLM was asked for it."""
-        return "".join(self._text)
 
     @property
     def is_beyond_the_swap(self) -> bool:

@@ -5,7 +5,6 @@ import random
 import secrets
 from dataclasses import dataclass
 
-from services.generator.policy.directive_watch import DirectiveWatch, Forms
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.kind import PromptWriter
@@ -42,8 +41,6 @@ class SamplingOptions:
     """Multiprocessors of the device; None: the policy is not told."""
     copy_bandwidth_gbs: float | None = None
     """Of the device; None: likewise."""
-    checks_directives: bool = False
-    """Whether a sample ends where its directives are illegal, or name a format that cannot hold the matrix."""
     exploring_share: float = 0.0
     """Of the groups, those sampled as `exploring` says: all samples of a group alike."""
     exploring: Warmth = Warmth(1.2)
@@ -130,7 +127,6 @@ class SampleGroup:
         self._warmth = sampler.options.warmth_of(prompt.sample_seed)
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
-        self._forms = Forms(task.problem, prompt.num_sms or 1)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -161,7 +157,6 @@ class SampleGroup:
                         temperature=self._warmth.temperature,
                         max_tokens=options.max_program_tokens,
                         min_p=self._warmth.min_p,
-                        watch=DirectiveWatch(self._forms) if options.checks_directives else None,
                     )
             except EngineFailed:
                 continue
