@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchmarks.learning.conditioning import ShownInstead
-from benchmarks.tuning.arms import WARMTH, Arm, Models, checked, hiding_reports, showing, warm
+from benchmarks.tuning.arms import WARMTH, Arm, Models, hiding_reports, showing, warm
 from benchmarks.tuning.equal_seconds import searched
 from services.generator.policy.engine import EnginePrompt
 from services.generator.policy.kind import PromptWriter
@@ -60,7 +60,7 @@ async def one_sample(sampler: PolicySampler) -> None:
     await sampler.group(make_task(), "first", 1).sample(0)
 
 
-@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "unreported", "sample-warm", "sample-checked"])
+@pytest.mark.parametrize("arm", ["sample", "shuffled", "blind", "edits", "unreported", "sample-warm"])
 def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     live_policy: LivePolicy, arm: Arm
 ) -> None:
@@ -75,8 +75,6 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
     if arm == "sample-warm":
         sampler = warm(sampler)
         assert {sampler.options.warmth_of(seed) for seed in range(20)} == {WARMTH}
-    if arm == "sample-checked":
-        sampler = checked(sampler)
     graders, problem = Graders(), Problem(make_workload(OWN), OWN)
     options = argparse.Namespace(seconds_each=4.0)
     row, winner = live_policy.run(searched(arm, problem, graders, sampler, Models(CostModels()), options))
