@@ -227,3 +227,6 @@ def test_the_first_sample_under_a_version_is_told_token_by_token_and_others_at_o
     first, by_pieces = live_policy.run(told(is_timed=True))
     assert at_once == 1
     assert by_pieces > len(first.token_ids) / 2
+    assert len(first.token_ids) == len(first.logprobs)
+    expected = reference_logprobs(live_policy.policy, make_embeddings(), first.token_ids)
+    torch.testing.assert_close(torch.tensor(first.logprobs), expected, atol=CLOSE, rtol=0)
