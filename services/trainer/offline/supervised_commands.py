@@ -44,7 +44,13 @@ def add_sft(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--policy", type=Path, help="folder of a policy that is to learn on")
     parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled", help="with --pretrained")
     parser.add_argument("--name", default="sparsesmith-28m")
-    parser.add_argument("--taught", type=Path, help="what the stage `teach` wrote, learned from beside the examples")
+    parser.add_argument(
+        "--taught",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="what the stage `teach` wrote, and other examples to learn from beside --examples",
+    )
     parser.add_argument("--taught-share", type=float, default=0.5, help="of an epoch, about; default 0.5")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
     parser.add_argument("--save-every-s", type=float, default=60.0)
@@ -98,8 +104,7 @@ def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     pool = build_pool(patterns, kind, options.prompt_samples, settings.device, options.processes)
     print(f"{num_parameters(networks)} parameters, {len(train)} + {len(validation)} workloads", file=sys.stderr)
     made = {"settings": asdict(settings), "targets": asdict(rule), "examples": asdict(rules)}
-    more = () if options.taught is None else (options.taught,)
-    files = (options.examples, *more, *start.files)
+    files = (options.examples, *options.taught, *start.files)
     how = {"encoder": kind, "prompt_samples": options.prompt_samples}
     if taught:
         how |= {"taught": len(taught), "taught_share": options.taught_share}
@@ -149,11 +154,11 @@ def _start(options: argparse.Namespace) -> _Start:
 
 def _taught(options: argparse.Namespace, rule: TargetRule) -> Sequence[WorkloadTargets]:
     """Raises SystemExit for a share that leaves nothing of the one or the other."""
-    if options.taught is None:
+    if not options.taught:
         return ()
     if not 0 < options.taught_share < 1:
         raise SystemExit(f"--taught-share is {options.taught_share}: must be above 0 and below 1")
-    return read_examples(options.taught, rule).workloads["train"]
+    return [each for path in options.taught for each in read_examples(path, rule).workloads["train"]]
 
 
 def _run_evaluate(options: argparse.Namespace) -> dict[str, object]:
