@@ -33,7 +33,7 @@ ARM_WORDS: Mapping[str, str] = {
     "sample": "the policy alone",
     "shuffled": "the policy alone, shown another matrix of the run",
     "blind": "the policy alone, shown no matrix",
-    "learned": "`auto` with another policy, which went on learning",
+    "learned": "`auto` with another policy",
     "sample-learned": "that policy alone",
     "warm": "`auto`, and the policy's samples are warm, without unlikely tokens",
     "sample-warm": "the policy alone, likewise",

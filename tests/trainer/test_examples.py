@@ -29,7 +29,6 @@ from services.trainer.offline.targets import (
 from sparsesmith.families import propose
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import is_open
-from sparsesmith.prompts.line_edits import edited
 from tests.families import golden
 from tests.trainer.conftest import make_program, make_record
 
@@ -85,21 +84,6 @@ def test_an_improving_example_shows_a_slower_program_and_its_report(tokenizer: T
         (f"<parent>{make_program(8)}<report>passed 2.1 us speedup 1.9<bos>", make_program(4)),
         (f"<parent>{make_program(32)}<report>passed 3 us speedup 1.33<bos>", make_program(8)),
     }
-
-
-def test_a_child_is_an_edit_of_its_parents_lines_where_that_is_asked_for_and_shorter(tokenizer: Tokenizer) -> None:
-    changed = make_program(32).replace("block=", "block=1 * ")
-    short = Improvement(make_program(32), "passed 3 us", changed, gain=1.1)
-    rules = {"improve_share": 1.0, "harvest_share": 1.0, "line_edits": True}
-    (example,) = examples_of(make_workload(improvements=(short,)), tokenizer, 1, **rules)
-    before, target = shown(example, tokenizer)
-    assert before.startswith("<parent>" + make_program(32))
-    assert target.startswith("//@ replace\n")
-    assert edited(make_program(32), target) == changed
-    other = "//@ format csr\nanother program"
-    long = Improvement(make_program(32), "passed 3 us", other, gain=1.1)
-    (example,) = examples_of(make_workload(improvements=(long,)), tokenizer, 1, **rules)
-    assert shown(example, tokenizer)[1] == other
 
 
 def test_without_a_baseline_a_report_gives_the_time_alone(tokenizer: Tokenizer) -> None:

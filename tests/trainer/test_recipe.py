@@ -72,10 +72,12 @@ def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
     )
     supervised = load_policy(tmp_path / "policy").description.training["supervised"]
     assert (supervised["train_workloads"], supervised["taught"]) == (10, 5), "the one that was measured as often as all"
-    given = ["--examples", str(tmp_path / "work" / "examples.jsonl.xz"), "--patterns", str(tmp_path)]
+    examples = str(tmp_path / "work" / "examples.jsonl.xz")
+    given = ["--examples", examples, "--patterns", str(tmp_path)]
     on = ["sft", *given, "--policy", str(tmp_path / "policy"), "--out", str(tmp_path / "on"), *TOY["--sft"].split()]
-    run_stage([*on, "--name", "learned-on"])
+    run_stage([*on, "--name", "learned-on", "--taught", examples, examples])
     training = load_policy(tmp_path / "on").description.training
+    assert training["supervised"]["taught"] == 2, "of both files"
     assert (training["from"], training["supervised_before"]) == ("sparsesmith-28m", supervised)
     assert (tmp_path / "on" / "tokenizer.json").read_text() == (tmp_path / "policy" / "tokenizer.json").read_text()
     with pytest.raises(SystemExit, match="needs --tokenizer"):

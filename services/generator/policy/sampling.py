@@ -11,7 +11,6 @@ from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith.prompts.line_edits import edited
 from sparsesmith.transport.gpu_kinds import GpuKind
 from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture, EncoderName, Identifier
@@ -177,9 +176,7 @@ class SampleGroup:
                 parent=None if self._descent is None else self._descent.parent,
                 generation=0 if self._descent is None else self._descent.generation,
             )
-            shown = self._prompt.parent
-            program = sample.text if shown is None else edited(shown.program, sample.text)
-            return Candidate(candidate_id=f"{self._task.run_id}-{name}", program=program, origin=origin)
+            return Candidate(candidate_id=f"{self._task.run_id}-{name}", program=sample.text, origin=origin)
         raise Unavailable(f"no engine held out for a sample {MAX_ATTEMPTS} times", field="search", value="sample")
 
     async def _prompt_for(self, engine: Engine) -> EnginePrompt:

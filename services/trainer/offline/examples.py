@@ -20,7 +20,6 @@ from services.trainer.offline.prompt_pool import Asked, Device, asked_for
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.tokenizer import BOS_ID
 from sparsesmith.policy.embedding import refinement_token_ids
-from sparsesmith.prompts.line_edits import line_edit
 from sparsesmith.prompts.refinement import timing_report
 
 Kind = Literal["write", "improve", "repair"]
@@ -43,8 +42,6 @@ class ExampleRules:
     """Longer targets are left out, and counted."""
     max_text_tokens: int = 2048
     """Parent, report and program together."""
-    line_edits: bool = False
-    """Children are learned as edits of their parent's lines (`sparsesmith.prompts.line_edits`), where those are shorter."""
     architecture: str = "sm_90"
     """GPU on which the programs were measured."""
     num_sms: int = Device.num_sms
@@ -75,7 +72,6 @@ class Examples:
         self._seed = seed
         self._tokens = lru_cache(maxsize=50_000)(self._tokenised)
         self._before = lru_cache(maxsize=20_000)(self._prompt_ids)
-        self._child = lru_cache(maxsize=50_000)(self._shorter)
         self.left_out: Counter[str] = Counter()
         """By reason."""
         self._targets = [self._short_targets(each) for each in workloads]
@@ -149,8 +145,7 @@ class Examples:
 
     def _after(self, kind: Kind, index: int, parent: str, report: str, program: str) -> Example | None:
         """None where the texts are too long together."""
-        before = self._before(parent, report)
-        tokens = self._child(parent, program) if self._rules.line_edits else self._tokens(program)
+        before, tokens = self._before(parent, report), self._tokens(program)
         if len(before) + len(tokens.ids) > self._rules.max_text_tokens:
             return None
         return self._example(kind, index, before, tokens, 1.0)
@@ -176,10 +171,6 @@ class Examples:
 
     def _tokenised(self, program: str) -> Tokens:
         return program_tokens(self._tokenizer, program)
-
-    def _shorter(self, parent: str, child: str) -> Tokens:
-        whole, edit = self._tokens(child), line_edit(parent, child)
-        return whole if edit is None else min(whole, self._tokens(edit), key=lambda tokens: len(tokens.ids))
 
     def _prompt_ids(self, parent: str, report: str) -> list[int]:
         return [*refinement_token_ids(self._tokenizer, parent, report), BOS_ID]
