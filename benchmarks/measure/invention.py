@@ -10,8 +10,10 @@ from benchmarks.matrices.suites import Source
 from benchmarks.tuning.sweep import Plan
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FamilyInstance
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.tuning.grid import grid_of
+from sparsesmith_proto.message import ElementType, Operation
 
 Kind = Literal["family", "outside_grid", "no_family"]
 """A family's text for this matrix; one but for its numbers, which the grid has not; neither."""
@@ -42,8 +44,14 @@ def digest(text: str | bytes) -> str:
 
 def kinships(source: Source, plan: Plan, texts: Sequence[str]) -> dict[str, Kinship]:
     """Of each text, for all that the families offer for a workload. Seconds: the whole grid is written."""
-    pattern = source.load().pattern
-    grid = grid_of(pattern, plan.operation, plan.element_type, plan.num_dense_cols)
+    return kinships_on(source.load().pattern, plan.operation, plan.element_type, plan.num_dense_cols, texts)
+
+
+def kinships_on(
+    pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int, texts: Sequence[str]
+) -> dict[str, Kinship]:
+    """As `kinships`, on a pattern that is at hand."""
+    grid = grid_of(pattern, operation, element_type, num_dense_cols)
     return kinships_among([grid.instance(index) for index in range(len(grid.entries))], texts)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure.invention import digest, extracted, kinships_among
+from benchmarks.measure.invention import digest, extracted, kinships_on
 from benchmarks.origin import RESULTS, command, machine, source_commit, write_result
 from services.evaluator.compiling.compiler import CompileError, Compiler
 from services.trainer.offline.records import NUM_SMS
@@ -28,7 +28,6 @@ from sparsesmith.program.binding import bind
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers
 from sparsesmith.program.program import parse_program
-from sparsesmith.tuning.grid import grid_of
 from sparsesmith_proto.kernel import Workload
 
 ARCHITECTURE = "sm_90"
@@ -58,10 +57,9 @@ def rows_of(line: Row, pattern: Pattern, compiler: Compiler, widths: Sequence[in
     """One for each program of a line."""
     operation, element_type, columns = line["operation"], line["element_type"], line["num_dense_cols"]
     workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=columns)
-    grid = grid_of(pattern, operation, element_type, columns)
-    kin = kinships_among([grid.instance(index) for index in range(len(grid.entries))], line["programs"])
+    kin = kinships_on(pattern, operation, element_type, columns, line["programs"])
     circumstances = Circumstances(pattern, columns, NUM_SMS)
-    problem = Problem(workload, pattern)
+    problem, row_lengths = Problem(workload, pattern), _row_lengths(pattern)
     rows = []
     for text in line["programs"]:
         plain = bind_numbers(extracted(text), {}, circumstances, operation, element_type).text
@@ -70,7 +68,7 @@ def rows_of(line: Row, pattern: Pattern, compiler: Compiler, widths: Sequence[in
             {
                 "matrix": line["pattern"],
                 "workload": f"{operation} {element_type} {columns}",
-                "row_lengths": _row_lengths(pattern),
+                "row_lengths": row_lengths,
                 "text": digest(text),
                 "kind": kin[text].kind,
                 "counts": counts_of(plain, problem, compiler, widths),
@@ -100,7 +98,7 @@ def counts_of(plain: str, problem: Problem, compiler: Compiler, widths: Sequence
     compiled = compiler.compile(program.source, ARCHITECTURE)
     if isinstance(compiled, CompileError):
         raise SystemExit(f"a program does not compile: {compiled.log}")
-    others = [width for width in widths if WIDTH in program.parameters]
+    others = widths if WIDTH in program.parameters else ()
     return {
         "format": program.format.name,
         "parameters": dict(program.parameters),

@@ -32,6 +32,7 @@ from services.trainer.offline.supervised import (
     pieces,
     train_supervised,
 )
+from services.trainer.offline.supervised_commands import inputs_of
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.tokenizer import EOS, PAD
@@ -255,3 +256,16 @@ def test_a_prompt_of_the_pool_is_the_one_that_is_asked_while_serving() -> None:
     served = collate([prompt_inputs(PATTERNS["wide1"], workload, prompt)])
     for name, tensor in vars(served).items():
         assert torch.equal(getattr(batch, name), tensor), name
+
+
+def test_what_a_run_depends_on_changes_with_each_file_though_two_have_one_name(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "examples.jsonl" for folder in ("measured", "taught")]
+    for path in files:
+        path.parent.mkdir()
+        path.write_text(path.parent.name)
+    before = inputs_of(files)
+    for path in files:
+        path.write_text("another")
+        assert inputs_of(files) != before
+        path.write_text(path.parent.name)
+    assert inputs_of(files) == before

@@ -202,8 +202,12 @@ def _patterns(paths: Sequence[Path], workloads: Iterable[WorkloadTargets]) -> di
 
 
 def inputs_of(files: Iterable[Path]) -> dict[str, str]:
-    """What a run depends on beside its settings: one that was stopped goes on with the same alone."""
-    return {path.name: sha256(path.read_bytes()).hexdigest() for path in files}
+    """What a run depends on beside its settings: one that was stopped goes on with the same alone. Files of one name
+    are told together, in their order."""
+    digests: dict[str, list[str]] = {}
+    for path in files:
+        digests.setdefault(path.name, []).append(sha256(path.read_bytes()).hexdigest())
+    return {name: " ".join(each) for name, each in digests.items()}
 
 
 def _tokenizer_of(policy: Path) -> Tokenizer:
