@@ -19,6 +19,11 @@ from services.trainer.course.course import run_course
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
+of_minutes = pytest.mark.skipif(
+    "SPARSESMITH_SLOW_TESTS" not in os.environ,
+    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
+)
+
 SECONDS = 45.0
 """Of learning: some eight updates on a quiet machine."""
 
@@ -38,6 +43,7 @@ def test_a_policy_that_learns_online_becomes_better(tmp_path: Path) -> None:
     assert last["pass_at_1"] > first["pass_at_1"]
 
 
+@of_minutes
 def test_a_course_that_is_judged_at_its_end_alone_is_not_judged_before(tmp_path: Path) -> None:
     """Not in a piece that ended before it learned, nor where the next goes on."""
     toy.make_policy(tmp_path)
@@ -53,10 +59,7 @@ def events(state: Path, name: str) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if entry["event"] == name]
 
 
-@pytest.mark.skipif(
-    "SPARSESMITH_SLOW_TESTS" not in os.environ,
-    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-)
+@of_minutes
 def test_a_course_that_is_killed_goes_on_with_the_next_step(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "services.trainer.course", "demo", str(tmp_path), "--minutes", "1"]
     with (tmp_path / "log").open("w") as log:
