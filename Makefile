@@ -54,9 +54,8 @@ fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
 	$(PYTHON) -m benchmarks.service.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
-test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary, a course in the middle of its learning, when a course is judged and by what, adapters
-	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py tests/trainer/test_whole_course.py \
-	  tests/trainer/test_judging.py tests/trainer/test_adapters_end_to_end.py
+test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary, courses of online learning and what judges them, adapters, encoders, evaluators beside each other
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest $(shell grep -rl of_minutes tests --include=test_*.py)
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu

@@ -19,6 +19,7 @@ from sparsesmith.families import propose
 from sparsesmith.policy.checkpoint import load_policy, save_language_model
 from sparsesmith.prompts.arrays import ENCODER_KINDS
 from tests.families import golden
+from tests.slow import of_minutes
 from tests.trainer.conftest import TINY
 
 ENCODERS = ("features", "sinusoidal")
@@ -56,6 +57,7 @@ def read(tmp_path: Path) -> dict[str, Any]:
     return result
 
 
+@of_minutes
 def test_a_comparison_that_was_stopped_goes_on_with_the_encoders_that_it_lacks(
     command: list[str], tmp_path: Path
 ) -> None:
@@ -80,6 +82,7 @@ def test_a_comparison_that_was_stopped_goes_on_with_the_encoders_that_it_lacks(
         assert load_policy(tmp_path / "work" / f"{row['encoder']}-0").encoder.kind == row["encoder"]
 
 
+@of_minutes
 def test_a_training_that_fails_is_a_row_and_is_made_again(command: list[str], tmp_path: Path) -> None:
     words = [*command, "--encoders", "blind", "--seeds", "3"]
     pattern = tmp_path / "random.npz"

@@ -9,8 +9,10 @@ import pytest
 from benchmarks.measure import several_gpus
 from benchmarks.measure.several_gpus import finals
 from tests.generator.reports import make_passed, make_report, make_timing
+from tests.slow import of_minutes
 
 
+@of_minutes
 def test_the_same_jobs_are_graded_by_one_and_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["several_gpus", "--plan", "spmv:float32:1:2", "--evaluators", "1", "2", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", words)

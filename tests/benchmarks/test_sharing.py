@@ -11,8 +11,10 @@ from benchmarks.measure.sharing import agreement, anew, finals
 from benchmarks.report.evidence import sections
 from tests.evaluator.test_evaluation import make_job
 from tests.generator.reports import make_passed, make_report, make_timing
+from tests.slow import of_minutes
 
 
+@of_minutes
 def test_the_same_jobs_are_graded_by_one_and_by_two_that_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """Generator and trainer are killed in the middle of a canary; all of them are real processes, the policy is tiny."""
 
 import json
-import os
 import re
 import threading
 import time
@@ -31,16 +30,10 @@ from sparsesmith_proto.reward import RewardRecord
 from tests.generator.orders import make_pattern
 from tests.generator.processes import ServiceProcess, free_port, wait_until
 from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
+from tests.slow import of_minutes
 from tests.trainer.records import PATTERN, make_record, make_sampled
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        "SPARSESMITH_SLOW_TESTS" not in os.environ,
-        reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-    ),
-]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(3600), of_minutes]
 
 CLOSE = 1e-3
 """Nats between the engine's log-probabilities and those of Hugging Face's model with the same weights."""

@@ -4,7 +4,6 @@ The trainer is killed twice. The model is tiny and knows three programs that are
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,17 +26,11 @@ from sparsesmith_proto.kernel import Sampled
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.processes import ServiceProcess, free_port
 from tests.generator.test_killed_canary import InBackground
+from tests.slow import of_minutes
 from tests.trainer.toy_text_policy import lessons, write_text_policy
 
 peft = pytest.importorskip("peft")
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        "SPARSESMITH_SLOW_TESTS" not in os.environ,
-        reason="takes a minute and a half: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-    ),
-]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), of_minutes]
 
 LIMIT_S = 400.0
 CLOSE = 1e-3

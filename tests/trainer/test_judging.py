@@ -1,6 +1,5 @@
 """A policy of which a share of the groups explores is judged by the other groups: a real service, a toy policy."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +15,9 @@ from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import FromPolicy
+from tests.slow import of_minutes
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        "SPARSESMITH_SLOW_TESTS" not in os.environ,
-        reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-    ),
-]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), of_minutes]
 
 EXPLORES = {"SPARSESMITH_GENERATOR_EXPLORING_SHARE": "0.5", "SPARSESMITH_GENERATOR_EXPLORING_MIN_P": "0.125"}
 PLAIN, WARM = (1.0, 0.0), (1.2, 0.125)

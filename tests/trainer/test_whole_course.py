@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -16,13 +15,9 @@ import pytest
 
 from services.trainer.course import toy
 from services.trainer.course.course import run_course
+from tests.slow import of_minutes
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
-
-of_minutes = pytest.mark.skipif(
-    "SPARSESMITH_SLOW_TESTS" not in os.environ,
-    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-)
 
 SECONDS = 45.0
 """Of learning: some eight updates on a quiet machine."""
