@@ -106,7 +106,7 @@ def test_after_many_changes_the_reference_is_still_that_of_scipy(
 def test_the_result_of_before_is_wrong_after_a_change(
     module: PtxModule, element_type: ElementType, num_dense_cols: int, of_values: bool
 ) -> None:
-    num_promised = 0
+    num_shown = 0
     for number in range(NUM_CHANGES):
         replayed = Replayed(module, element_type, num_dense_cols)
         stale = replayed.drawn.reference.astype(dtype_of(element_type))
@@ -114,12 +114,13 @@ def test_the_result_of_before_is_wrong_after_a_change(
         replayed.change(number, of_values=of_values)
         expected, _ = product(replayed.pattern, replayed.now.values, replayed.now.dense)
         assert found(replayed, expected.astype(dtype_of(element_type)))[0] == 0
-        if is_promised(replayed, number, of_values=of_values):
-            num_promised += 1
-            assert found(replayed, stale)[0] > 0, number
-    # Unseen may be a value that meets an entry of x which is too small for its type (a hundredth in float16), and an
-    # entry of x whose product is small beside others of its row (a quarter).
-    assert num_promised >= (NUM_CHANGES - 4 if of_values else NUM_CHANGES - 10)
+        is_shown = found(replayed, stale)[0] > 0
+        assert is_shown or not is_promised(replayed, number, of_values=of_values), number
+        num_shown += is_shown
+    # Unseen may be an entry of x whose rows all have something larger in them, and in float16 a value that meets an
+    # entry of x which is too small for its type: one in a hundred and one in a thousand.
+    is_certain = of_values and element_type != "float16"
+    assert num_shown >= (NUM_CHANGES if is_certain else NUM_CHANGES - 3)
 
 
 def is_promised(replayed: Replayed, number: int, *, of_values: bool) -> bool:

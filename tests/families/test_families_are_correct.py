@@ -82,7 +82,7 @@ PATTERNS: dict[str, Pattern] = {
     "dense blocks": dense_blocks(),
     "wide": scattered(300, 1000, 0.03),
     "tall": scattered(1999, 13, 0.2),
-    "very wide": scattered(48, 70_000, 0.0004),
+    "very wide": scattered(150, 70_000, 0.0004),
 }
 
 
