@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.processes import start, stop
 from tests.compose.compose_files import OWN_SERVICES, ROOT, cpu_document
@@ -51,8 +52,11 @@ class ComposedService:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[dict[str, ComposedService]]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ComposedService]]:
+    """On a Redis of their own: a trainer that another test killed would hold its stream for ten minutes."""
     folder = tmp_path_factory.mktemp("composed")
+    valkey = EmbeddedValkey(folder / "valkey")
+    valkey.start()
     port = str(free_port())
     substitutions = {
         "/run/sparsesmith": str(make_folder(folder / "secrets")),
@@ -73,6 +77,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
     yield running
     for service in running.values():
         stop(service.process, 60)
+    valkey.stop()
 
 
 def make_folder(path: Path) -> Path:
