@@ -6,6 +6,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,7 +54,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             archive.extractall(folder, filter="data")
         else:  # Python 3.11.0 to 3.11.3; the archive is our own.
             archive.extractall(folder)
+    keep_for_good(folder / "ffdd61c" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof")
     return folder / "ffdd61c"
+
+
+def keep_for_good(log: Path) -> None:
+    """Its trainer gave a pattern a week more, counted from the day that the archive was made; that week is over."""
+    stamped = re.compile(rb"(PEXPIREAT\r\n\$\d+\r\n[^\r]+\r\n\$13\r\n)1795924990\d{3}")
+    kept, changed = stamped.subn(rb"\g<1>4160520190000", log.read_bytes())
+    assert changed == 2
+    log.write_bytes(kept)
 
 
 @pytest.fixture
@@ -172,8 +182,9 @@ def test_training_goes_on_from_its_checkpoint(written: Path, address: str, conne
     (path,) = (written / "state" / "checkpoints").glob("*.pt")
     saved = torch.load(path, weights_only=True)["learner"]["networks"]["model.model.embed_tokens.weight"]
     assert torch.equal(workshop.learner.networks.state_dict()["model.model.embed_tokens.weight"], saved)
+    end = time.monotonic() + 120
     with generator(address):
-        train(workshop, lambda: False, max_updates=1)
+        train(workshop, lambda: time.monotonic() > end, max_updates=1)
     assert RewardStream(connection).length() == 0
     updates = [json.loads(line) for line in (settings.state_dir / "updates.jsonl").read_text().splitlines()]
     assert [update["step"] for update in updates] == [1, 2]
