@@ -39,6 +39,8 @@ wheel: $(INSTALLED) ## The client, the library and libsparsesmith_op as a wheel 
 
 TEST_PROCESSES ?= 2
 test: $(INSTALLED) ## All tests that need no GPU, in TEST_PROCESSES processes (2)
+	@echo "compiling the interpreter: a minute or two, once"
+	@$(PYTHON) -c "from services.evaluator.interpreter.machine.launching import warm_up; warm_up()"
 	$(PYTHON) -m pytest -m "not gpu" -n $(TEST_PROCESSES) --dist loadfile
 
 check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generated files

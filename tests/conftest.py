@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
@@ -14,6 +15,11 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 if WORKER.startswith("gw"):
     # An engine takes every core, and two whose threads wait for each other on the same ones take many times as long.
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", str(int(WORKER[2:]) % (os.cpu_count() or 1)))
+
+
+# Examples are the same in every run, and none fails because a busy machine was slow to draw or to try it.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -131,7 +130,7 @@ def test_clients_know_each_job_that_the_service_knows_and_how_it_ended(redis_url
 
 
 def test_clients_that_do_not_behave_harm_no_job_and_make_none_twice(redis_url: str) -> None:
-    with live_service(redis_url, Evaluators(seconds=0.05), body_timeout_s=0.5) as http:
+    with live_service(redis_url, Evaluators(seconds=0.05), body_timeout_s=3) as http:
         load = Load(str(http.base_url).rstrip("/"))
         odd = [partial(slow, load, 0), partial(vanishing, load, 0), partial(uploading, load, 0, 20_000)]
         under_load(load, [*odd, partial(load.one_client, 0)], lambda: until(lambda: load.deeds.keys() >= DEEDS))
@@ -145,9 +144,7 @@ def test_clients_that_do_not_behave_harm_no_job_and_make_none_twice(redis_url: s
 def test_an_end_that_was_written_twice_is_found(redis_url: str, redis_connection: Redis) -> None:
     with live_service(redis_url, Evaluators()) as http:
         load = Load(str(http.base_url).rstrip("/"))
-        stopper = threading.Timer(0.3, load.stop.set)
-        stopper.start()
-        load.one_client(seed=1)
+        under_load(load, [partial(load.one_client, 1)], lambda: until(lambda: load.jobs))
         load.wait_for_ends()
         job = next(each for each in load.jobs.values() if each.end is not None)
         events = f"sparsesmith:job:{job.job_id}:events"

@@ -100,4 +100,4 @@ def test_a_service_becomes_healthy(name: str, services: dict[str, ComposedServic
 def test_a_service_that_is_told_to_stop_ends_in_order(name: str, services: dict[str, ComposedService]) -> None:
     service = services[name]
     service.process.terminate()
-    assert service.process.wait(150) == 0, service.log.read_text()[-2000:]
+    assert service.process.wait(400) == 0, service.log.read_text()[-2000:]

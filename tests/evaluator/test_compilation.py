@@ -153,7 +153,7 @@ def test_a_compiler_bomb_ends_as_an_error_and_the_next_program_compiles(hurried_
     result = hurried_compiler.compile(bomb, "sm_90")
     assert isinstance(result, CompileError)
     assert result.reason in ("timeout", "crashed", "error")
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     compiled(hurried_compiler.compile(GOOD, "sm_90"))
 
 

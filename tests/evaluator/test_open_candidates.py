@@ -12,7 +12,7 @@ from sparsesmith.families import propose
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, Passed, Rejected, UserWritten
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_evaluator, make_pattern, make_workload
+from tests.evaluator.grading_tools import Evaluator, make_evaluator, make_pattern, make_workload
 
 PATTERN = make_pattern()
 WORKLOAD = make_workload(PATTERN)
@@ -51,7 +51,7 @@ def bound_alone(text: str, **settings: ParameterValue) -> tuple[Candidate, Rejec
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
     process = DeviceProcess(InterpreterFactory("sm_90"), StageLimits())
-    with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield make_evaluator(process, compiler)
     process.close()
 

@@ -13,7 +13,7 @@ from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Outcome, Passed
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, message_of
+from tests.evaluator.grading_tools import Evaluator, message_of
 from tests.kernels.corpus import naive_program, task_corpus, task_workload
 
 TASKS = sorted({program.operation for program in task_corpus()})
@@ -37,7 +37,7 @@ class Grader:
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
     process = DeviceProcess(InterpreterFactory("sm_90"), StageLimits())
-    with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield Grader(process, compiler)
     process.close()
 

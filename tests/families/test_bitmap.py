@@ -58,7 +58,7 @@ PATTERNS: dict[str, Pattern] = {
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         yield compiler
 
 

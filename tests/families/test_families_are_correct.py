@@ -243,7 +243,7 @@ def trials(family: Family, choice: Choice, workload: Workload) -> Iterator[Trial
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         yield compiler
 
 

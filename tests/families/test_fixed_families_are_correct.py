@@ -161,7 +161,7 @@ def check(compiler: Compiler, text: str, pattern: Pattern, values: FixedValues, 
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=1) as compiler:
+    with Compiler(num_workers=1, timeout_s=120) as compiler:
         yield compiler
 
 

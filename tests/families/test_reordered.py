@@ -96,7 +96,7 @@ def test_open_programs_are_filled_in_as_the_family_writes_them(points: Pattern) 
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -25,7 +25,7 @@ def power_law(nnz: int = 300_000) -> Pattern:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=1) as compiler:
+    with Compiler(num_workers=1, timeout_s=120) as compiler:
         yield compiler
 
 

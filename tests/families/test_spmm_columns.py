@@ -15,7 +15,7 @@ WORKLOADS: tuple[Workload, ...] = (("float32", 3), ("float32", 7), ("float64", 3
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -32,7 +32,7 @@ def blocks(num_rows: int, num_cols: int) -> Pattern:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -284,7 +284,7 @@ def test_a_generator_that_is_killed_loses_no_account(redis_url: str, tmp_path: P
     first = ServiceProcess("services.generator", tmp_path / "generator.log", SPARSESMITH_REDIS_URL=redis_url, **told)
     try:
         wait_until(f"{url}/readyz", 120)
-        location = httpx.post(f"{url}/v1/kernels", content=body, headers=headers).headers["location"]
+        location = httpx.post(f"{url}/v1/kernels", content=body, headers=headers, timeout=60).headers["location"]
         first.kill()
     finally:
         first.end()

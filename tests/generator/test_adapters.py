@@ -224,7 +224,7 @@ def test_samples_in_the_engine_end_under_the_adapter_that_they_began_with(
 
     async def across_a_change() -> list[Sample]:
         await adapters.load(live.engine, versions[0])
-        begun = [asyncio.create_task(live.engine.sample(PROMPT, temperature=1.0, max_tokens=200)) for _ in range(3)]
+        begun = [asyncio.create_task(live.engine.sample(PROMPT, temperature=1.0, max_tokens=900)) for _ in range(8)]
         await asyncio.sleep(0.5)
         await adapters.load(live.engine, versions[1])
         assert not all(each.done() for each in begun), "they ended too soon to tell"

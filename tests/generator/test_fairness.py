@@ -90,15 +90,16 @@ async def unheard(running: Running) -> None:
     pass
 
 
+@pytest.mark.timeout(900)
 def test_a_small_search_waits_for_few_batches_of_a_large_one_which_goes_on(redis_url: str) -> None:
     async def both(tools: Tools, evaluations: Watched) -> tuple[KernelReport, int]:
         large = asyncio.create_task(
-            generate_kernels(make_task("large", redis_url, 800, candidates=400, seconds=280), tools, unheard)
+            generate_kernels(make_task("large", redis_url, 800, candidates=400, seconds=800), tools, unheard)
         )
         while not evaluations.ended and not large.done():
             await asyncio.sleep(0.05)
         before = len(evaluations.ended)
-        small = await generate_kernels(make_task("small", redis_url, 30, candidates=16, seconds=60), tools, unheard)
+        small = await generate_kernels(make_task("small", redis_url, 30, candidates=16, seconds=240), tools, unheard)
         assert not large.done(), "the large one is still at it"
         turns = evaluations.ended[before:].count("large")
         until = len(evaluations.ended)
@@ -137,5 +138,5 @@ def test_a_matrix_that_is_too_much_for_its_budget_gives_the_evaluator_back_and_s
         channels.evaluations.submit(job("next", small, 120))
         with pytest.raises(LimitExceeded, match=r"the budget of 5 s was spent before anything was graded, in stage"):
             channels.evaluations.wait("big", 200)
-        assert time.monotonic() - began < 20  # seconds, of the minutes that its stages would take
+        assert time.monotonic() - began < 60  # seconds, of the minutes that its stages would take
         assert channels.evaluations.wait("next", 200) is not None

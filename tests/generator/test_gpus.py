@@ -329,6 +329,7 @@ def test_prompts_are_for_the_kind_that_is_named_and_tell_no_more_than_they_would
 
 
 @pytest.mark.stack
+@pytest.mark.timeout(900)
 def test_two_interpreters_of_two_generations_share_a_queue_and_no_search_is_graded_by_both(
     redis_url: str, tmp_path: Path
 ) -> None:
@@ -347,7 +348,7 @@ def test_two_interpreters_of_two_generations_share_a_queue_and_no_search_is_grad
         with live_service(redis_url, queue, batch_candidates=2, batches_in_flight=3, cache_ttl_s=0) as client:
             names = [*[None] * 4, "PTX interpreter sm_80", "sm_90"]
             jobs = [posted(client, number, gpu) for number, gpu in enumerate(names)]
-            reports = [report_of(client.get(job, headers={"Prefer": "wait=60"})) for job in jobs]
+            reports = [report_of(client.get(job, headers={"Prefer": "wait=60"}, timeout=130)) for job in jobs]
     finally:
         for evaluator in evaluators:
             evaluator.end()

@@ -582,13 +582,15 @@ def test_a_large_body_does_not_hold_up_other_requests(redis_url: str) -> None:
                 httpx.post(f"{client.base_url}/v1/kernels", content=body, headers=headers, timeout=60)
             )
         )
+        began = time.monotonic()
         post.start()
         while post.is_alive():
             started = time.monotonic()
             assert client.get("/healthz").status_code == 200
             slowest_s = max(slowest_s, time.monotonic() - started)
+        took_s = time.monotonic() - began
         assert posted[0].status_code == 202
-    assert slowest_s < 1.0
+    assert slowest_s < max(1.0, took_s / 2), "one that is held up waits nearly as long as the body takes"
 
 
 def test_a_small_matrix_waits_for_no_large_one(redis_url: str, evaluators: Evaluators) -> None:

@@ -158,11 +158,18 @@ def test_nonsense_is_refused_by_name_and_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "reason"), [(Silence(0.6), "silence"), (Status(429), "status 429"), (Says("half", ends=False), "cut")]
+    ("reply", "reason", "silence_s"),
+    [
+        (Silence(0.6), "silence", 0.2),
+        (Status(429), "status 429", 5.0),
+        (Says("half", ends=False), "cut", 5.0),
+    ],
 )
-def test_a_writer_that_does_not_answer_costs_its_own_candidates_alone(reply: Reply, reason: str) -> None:
+def test_a_writer_that_does_not_answer_costs_its_own_candidates_alone(
+    reply: Reply, reason: str, silence_s: float
+) -> None:
     task = refining_dot(children=8, generations=3, beam=1)
-    written, source, asked = refined(lambda messages: reply, task, silence_s=0.2)
+    written, source, asked = refined(lambda messages: reply, task, silence_s=silence_s)
     assert written == []
     assert source.writing is not None
     assert set(source.writing.failures) == {reason}

@@ -54,7 +54,7 @@ class Stack:
 
     def post(self, **changes: Any) -> str:
         body = {"matrix": MATRIX, **changes}
-        response = httpx.post(f"{self.url}/v1/kernels", json=body, headers={"Cache-Control": "no-cache"})
+        response = httpx.post(f"{self.url}/v1/kernels", json=body, headers={"Cache-Control": "no-cache"}, timeout=60)
         assert response.status_code == 202, response.text
         return str(response.headers["location"])
 
@@ -85,10 +85,10 @@ def stack(tmp_path: Path, redis_url: str) -> Iterator[Stack]:
 def test_families_and_samples_are_graded_and_a_killed_generator_answers_after_its_restart(stack: Stack) -> None:
     wait_until(f"{stack.url}/healthz", 120)
     early = stack.post(search="families", budget={"candidates": 4, "seconds": 120})
-    loading = httpx.get(f"{stack.url}/readyz")
+    loading = httpx.get(f"{stack.url}/readyz", timeout=60)
     assert (loading.status_code, loading.json()["degraded"][:21]) == (200, "the engine is loading")
     assert stack.finished(early).report.search.num_candidates == 4
-    while httpx.get(f"{stack.url}/readyz").json()["degraded"] is not None:
+    while httpx.get(f"{stack.url}/readyz", timeout=60).json()["degraded"] is not None:
         time.sleep(0.5)
 
     both = stack.finished(stack.post(budget={"candidates": 8, "seconds": 120})).report.search

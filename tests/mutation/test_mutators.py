@@ -56,7 +56,7 @@ def _subjects() -> Iterator[Subject]:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as started:
+    with Compiler(1, timeout_s=120) as started:
         yield started
 
 

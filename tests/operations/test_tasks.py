@@ -158,11 +158,17 @@ def spoiled() -> Iterator[Any]:
             yield pytest.param(name, change, id=f"{name}-{what}")
 
 
+CHECKS = 3
+"""Draws are new each time; errors of ten bits cancel in a sum so well that one check in 300 finds none too large."""
+
+
 @pytest.mark.parametrize(("name", "change"), list(spoiled()))
 def test_a_spoiled_naive_program_is_refused(name: str, change: tuple[str, str]) -> None:
     task = TASKS[name]
     naive = task.programs[task.naive]
     assert change[0] in naive
-    verdict = checked(make_problem(name), naive.replace(*change))
+    problem, text = make_problem(name), naive.replace(*change)
+    verdicts = (checked(problem, text) for _ in range(CHECKS))
+    verdict = next((verdict for verdict in verdicts if not isinstance(verdict, Correct)), None)
     is_undefined = isinstance(verdict, Crashed) and "that the program has not written before" in verdict.message
     assert isinstance(verdict, Mismatch) or is_undefined, verdict

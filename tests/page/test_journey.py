@@ -71,7 +71,7 @@ def start(page: Any, matrix: Path, candidates: int, element_type: str = "float32
 
 def json_of(stack: Stack, address: str) -> Any:
     job_id = address.split("/jobs/")[1].partition("#")[0]
-    return httpx.get(f"{stack.url}/v1/kernels/{job_id}").json()["status"]
+    return httpx.get(f"{stack.url}/v1/kernels/{job_id}", timeout=60).json()["status"]
 
 
 def verdict(page: Any) -> str:

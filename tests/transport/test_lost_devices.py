@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,16 +67,17 @@ def outcomes(report: EvaluationReport | None) -> list[str]:
 
 def descendants(pid: int) -> set[int]:
     found = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child} | descendants(child)
+    with suppress(FileNotFoundError, ProcessLookupError):  # It ended meanwhile.
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found |= {child} | descendants(child)
     return found
 
 
 def is_device_process(pid: int) -> bool:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return "multiprocessing.spawn" in command
 

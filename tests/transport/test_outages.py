@@ -98,7 +98,7 @@ def test_a_silent_server_is_unavailable_within_seconds(server: EmbeddedValkey) -
     with pytest.raises(Unavailable, match="Redis does not answer"):
         EvaluationQueue(connection).depth()
     assert not is_answering(connection)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 def test_a_short_outage_is_not_noticed_by_a_caller(server: EmbeddedValkey) -> None:

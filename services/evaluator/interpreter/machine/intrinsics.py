@@ -26,6 +26,12 @@ def machine_code(function: Compiled) -> Compiled:
     return cast(Compiled, njit(function))
 
 
+def part_of_its_caller(function: Compiled) -> Compiled:
+    """Compile a function that is called at one place within its caller. Numba optimizes and translates a function anew
+    in each that calls it: what a chain of them all contain takes as many times as long."""
+    return cast(Compiled, njit(inline="always")(function))
+
+
 @intrinsic
 def _popcount(typing_context, value):  # type: ignore[no-untyped-def]
     """Number of ones of an int64."""

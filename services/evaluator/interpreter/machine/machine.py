@@ -91,7 +91,14 @@ from services.evaluator.interpreter.machine.fronts import (
     push_front,
     remove_front,
 )
-from services.evaluator.interpreter.machine.intrinsics import Pointer, address_of, lowest_bit, machine_code, popcount
+from services.evaluator.interpreter.machine.intrinsics import (
+    Pointer,
+    address_of,
+    lowest_bit,
+    machine_code,
+    part_of_its_caller,
+    popcount,
+)
 from services.evaluator.interpreter.machine.meeting import meet, release_collectives
 from services.evaluator.interpreter.machine.memory import load, store
 from services.evaluator.interpreter.machine.operations import execute_operation
@@ -211,7 +218,7 @@ def _random_step(m: Machine, bound: int) -> int:
         step += 1
 
 
-@machine_code
+@part_of_its_caller
 def _run_block(m: Machine) -> None:
     warps = m.launch[LAUNCH_WARPS]
     first, step = 0, 1
@@ -250,7 +257,7 @@ def _release_waiting(m: Machine) -> bool:
     return True
 
 
-@machine_code
+@part_of_its_caller
 def _run_warp(m: Machine, warp: int) -> None:
     """Run fronts of a warp until all wait or have left, or the slice is used up."""
     budget = 1 + _random_below(m, SHUFFLED_SLICE_STEPS) if m.launch[LAUNCH_SEED] else SLICE_STEPS
@@ -267,7 +274,7 @@ def _run_warp(m: Machine, warp: int) -> None:
             return
 
 
-@machine_code
+@part_of_its_caller
 def _run_front(m: Machine, warp: int, pc: int, mask: int, join: int, budget: int) -> int:
     """Run a group of lanes until it waits, splits, meets or leaves; returns what is left of the budget of steps."""
     stop = join_of(m, warp, join)[JOIN_PC] if join >= 0 else -1
