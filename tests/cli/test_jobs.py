@@ -40,7 +40,7 @@ def test_a_job_handed_in_is_watched_to_its_answer(
 def test_watching_as_json_gives_each_state_on_a_line(
     sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators
 ) -> None:
-    evaluators.seconds = 0.5
+    evaluators.seconds = 3
     ended = sparsesmith_command("watch", submitted(sparsesmith_command, matrix), "--json")
     assert (ended.code, ended.err) == (0, "")
     states = [JobStatus.model_validate_json(line).status for line in ended.out.splitlines()]

@@ -76,7 +76,7 @@ def test_what_a_policy_writes_of_what_it_is_shown_is_graded_on_the_right_matrix(
         sampler = warm(sampler)
         assert {sampler.options.warmth_of(seed) for seed in range(20)} == {WARMTH}
     graders, problem = Graders(), Problem(make_workload(OWN), OWN)
-    options = argparse.Namespace(seconds_each=4.0)
+    options = argparse.Namespace(seconds_each=20.0 if arm in ("edits", "unreported") else 4.0)
     row, winner = live_policy.run(searched(arm, problem, graders, sampler, Models(CostModels()), options))
     assert winner is not None and row["passed"] == row["candidates"] > 0
     assert set(noting.asked) == {OTHER.digest if arm == "shuffled" else OWN.digest}

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
+from services.generator.policy.engine import (
+    EmbeddingPrompt,
+    EngineFailed,
+    InvalidPrompt,
+    Sample,
+    TokenPrompt,
+    _tokens_of,
+)
 from tests.generator.conftest import LivePolicy
 from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
 
@@ -116,7 +123,8 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
     async def across_a_publish() -> list[Sample]:
         engine = await live_policy.host.serving()
         samples = [asyncio.create_task(sampled(live_policy, max_tokens=900)) for _ in range(16)]
-        await asyncio.sleep(0.3)
+        while not any(_tokens_of(engine._llm).values()):
+            await asyncio.sleep(0.02)
         await engine.publish((path,), 1, live_policy.writer.prepared(path, 1))
         ended = await asyncio.gather(*samples)
         return [*ended, *await asyncio.gather(*[sampled(live_policy) for _ in range(4)])]

@@ -78,8 +78,8 @@ def test_evaluation_jobs_of_a_run_have_names_of_their_own() -> None:
 
 def test_the_search_ends_with_its_seconds_though_candidates_keep_coming() -> None:
     graders = Graders(seconds=0.1)
-    reports = grade_all(batches_of(1, 1000), make_task(candidates=1000, seconds=0.5), graders)
-    assert 4 <= len(reports) <= 12
+    reports = grade_all(batches_of(1, 1000), make_task(candidates=1000, seconds=2), graders)
+    assert 4 <= len(reports) <= 45
 
 
 def test_the_first_evaluation_may_take_longer_than_the_budget() -> None:

@@ -470,7 +470,7 @@ def test_a_request_that_comes_again_is_its_old_job_though_the_queue_is_full(
 
 
 def test_jobs_share_the_evaluators(redis_url: str) -> None:
-    evaluators = Evaluators(seconds=0.05)
+    evaluators = Evaluators(seconds=0.5)
     with live_service(redis_url, evaluators, batch_candidates=2, max_running_jobs=2, cache_ttl_s=0) as client:
         big = kernel_request(budget={"candidates": 60, "seconds": 30})
         large = client.post("/v1/kernels", json=big).headers["location"]

@@ -49,6 +49,7 @@ def test_a_key_is_entered_once_a_tab_and_its_jobs_are_shown_and_shared_by_permal
     page.goto(f"{url}/jobs/{answer.json()['job_id']}#band.mtx")
     page.wait_for_selector("#repaid")
     page.wait_for_selector("canvas[data-painted]")
+    page.wait_for_selector("a[download][href*='secret=']")
     assert page.locator("#tried tbody tr").count() == 6
     link = page.get_by_role("link", name="all files").get_attribute("href") or ""
     assert "secret=" in link and httpx.get(link).content.startswith(b"PK")
