@@ -49,7 +49,7 @@ def twins() -> Iterator[Twins]:
     pattern = pattern_from_scipy(random)
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
     try:
-        with Compiler(1) as compiler:
+        with Compiler(1, timeout_s=120) as compiler:
             yield Twins(workload, pattern, compiler)
     except Unavailable as missing:
         pytest.skip(missing.message)

@@ -42,7 +42,7 @@ def test_a_program_that_fails_in_one_order_alone_is_seen() -> None:
 def test_estimates_are_independent_of_the_order() -> None:
     process = DeviceProcess(InterpreterFactory("sm_90"), StageLimits())
     try:
-        with Compiler(1) as compiler:
+        with Compiler(1, timeout_s=120) as compiler:
             runs = graded_in_orders(make_pattern(), process, compiler, 12, 3)
     finally:
         process.close()

@@ -86,7 +86,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_each_imported_task_is_tuned_and_exported(folder: Path, tmp_path: Path) -> None:
     options = argparse.Namespace(candidates=2, seconds=30.0, exports=tmp_path / "exports", kernelbench=None)
-    with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
+    with (
+        closing(device_process(EvaluatorSettings(device="interpreter"))) as process,
+        Compiler(1, timeout_s=120) as compiler,
+    ):
         process.start()
         grader, device = Grader(process, compiler), process.description()
         rows = [judged(grader, task, device, options) for task in imported_tasks()]

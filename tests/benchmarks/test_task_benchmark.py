@@ -94,7 +94,7 @@ def test_the_report_has_fsrs_numbers_beside_ours_and_says_what_is_estimated() ->
 def test_rows_of_tasks_whose_times_depend_on_data_carry_both_times() -> None:
     settings = EvaluatorSettings(device="interpreter")
     options = argparse.Namespace(candidates=2, seconds=30.0, mutants=0, most_operations=10**9)
-    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+    with closing(device_process(settings)) as process, Compiler(1, timeout_s=120) as compiler:
         process.start()
         device, grader = process.description(), Grader(process, compiler)
         dependent = tuned(grader, "histogram", {"n": 203, "bins": 29}, options, device)
@@ -186,7 +186,7 @@ def test_tuner_and_changes_are_held_against_the_fastest_starting_program() -> No
 def test_a_row_with_changes_names_the_fastest_starting_program_with_first_values_of_knobs() -> None:
     settings = EvaluatorSettings(device="interpreter")
     options = argparse.Namespace(candidates=2, seconds=30.0, mutants=2, most_operations=10**9)
-    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+    with closing(device_process(settings)) as process, Compiler(1, timeout_s=120) as compiler:
         process.start()
         row = tuned(Grader(process, compiler), "copy", {"rows": 3, "cols": 37}, options, process.description())
     assert row["starting"]["family"].startswith("copy_")

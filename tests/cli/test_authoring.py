@@ -50,7 +50,7 @@ def test_every_starting_program_is_right(element_type: ElementType) -> None:
         job_id="j", workload=make_workload(pattern, "spmv", element_type), candidates=candidates, budget_s=600
     )
     process = DeviceProcess(InterpreterFactory("sm_90"), LIMITS)
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         report = Grader(process, compiler).grade(job, HeldMatrix(pattern, None))
     process.close()
     failed = {

@@ -33,7 +33,7 @@ def device() -> InterpreterDevice:
 
 
 def compiled(program: KernelProgram) -> Compiled:
-    binary = compile_program(program.source, "sm_90")
+    binary = compile_program(program.source, "sm_90", timeout_s=120)
     assert isinstance(binary, Compiled), binary.log
     return binary
 

@@ -21,7 +21,7 @@ BY_POINTER = 'extern "C" __global__ void k(float* y, int n) { y[0] = (y[n] > 0 ?
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler() as started:
+    with Compiler(timeout_s=120) as started:
         yield started
 
 

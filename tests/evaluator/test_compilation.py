@@ -166,7 +166,7 @@ def test_a_timeout_is_reported_as_such_and_the_worker_is_replaced() -> None:
 
 def test_many_programs_come_back_in_order_and_failures_stay_with_their_program() -> None:
     sources = [GOOD.replace("scale", f"scale{index}") if index != 3 else BROKEN for index in range(8)]
-    with Compiler(num_workers=2) as compiler:
+    with Compiler(num_workers=2, timeout_s=120) as compiler:
         results = list(compiler.compile_many(sources, "sm_90"))
     assert [isinstance(result, Compiled) for result in results] == [index != 3 for index in range(8)]
     for index, result in enumerate(results):

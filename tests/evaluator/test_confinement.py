@@ -198,7 +198,7 @@ def test_a_compiler_reads_what_it_needs_and_no_secret(folder: Path, confinement:
 
 @needs_all
 def test_a_compiler_s_process_has_no_cores_and_bounded_files() -> None:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         worker = compiler._idle.get()
         pid = worker._process.pid
         assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)

@@ -132,7 +132,7 @@ def test_state_that_the_text_does_not_show_is_rejected_before_it_runs() -> None:
     hidden = program.source.replace("extern", "__location__(device) int calls;\nextern", 1).replace(
         "{}", "{ calls++; }"
     )
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         binary = compiler.compile(hidden, "sm_90")
     assert isinstance(binary, Compiled)
     pattern = make_pattern()

@@ -54,7 +54,7 @@ SORTED_TICKETS = TICKETS.replace(
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 

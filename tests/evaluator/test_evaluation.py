@@ -61,7 +61,7 @@ BASELINES = Baselines(
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -32,7 +32,7 @@ PATTERN = make_pattern()
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         compiler.warm_up("sm_90")
         yield compiler
 
@@ -101,7 +101,7 @@ def test_a_text_that_was_compiled_lately_is_there_at_once(compiler: Compiler) ->
 
 def test_usual_programs_are_there_at_once_when_they_are_compiled() -> None:
     first, second, *_ = (each.source for each in usual_programs())
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         compiler.compile_meanwhile(iter([first, "this is no program", second]), "sm_90")
         compiler.wait_for_meanwhile()
         assert compiler.submit(first, "sm_90").done()

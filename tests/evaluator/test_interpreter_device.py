@@ -27,7 +27,7 @@ from tests.evaluator.grading_tools import make_candidate, make_pattern, make_wor
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -73,7 +73,7 @@ def connection(address: str) -> Redis:
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
     process = DeviceProcess(MisbehavingFactory(), LIMITS)
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield Grader(process, compiler)
     process.close()
 

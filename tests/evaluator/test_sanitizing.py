@@ -441,7 +441,7 @@ def test_a_grader_reports_what_the_gate_says_and_grades_no_text_of_a_search_agai
     )
     process = DeviceProcess(MisbehavingFactory(), DEVICE_LIMITS)
     try:
-        with Compiler(1) as compiler:
+        with Compiler(1, timeout_s=120) as compiler:
             grader = Grader(process, compiler)
             grader.look_last(WinnersGate(Sanitizer(tool.command, 30)))
             job = EvaluationJob(job_id="a", workload=problem.workload, candidates=candidates, search="one")

@@ -42,7 +42,7 @@ def process() -> Iterator[DeviceProcess]:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as made:
+    with Compiler(1, timeout_s=120) as made:
         yield made
 
 

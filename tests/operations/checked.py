@@ -42,6 +42,6 @@ def checked(
         check_sizes(program, problem.sizes)
     except InvalidProgram as error:
         return Rejected(message=error.message)
-    binary = compile_program(program.source, "sm_90")
+    binary = compile_program(program.source, "sm_90", timeout_s=120)
     assert isinstance(binary, Compiled), binary.log
     return LocalWorkbench(InterpreterDevice(), problem).check("program", program, binary)

@@ -30,7 +30,10 @@ def main() -> None:
     naive = with_element_type(operation.programs[operation.naive], "float32")
     pattern = pattern_from_scipy(scipy.sparse.random(200, 150, 0.05, random_state=1, format="csr"))
     workload = make_workload(pattern, NAME)
-    with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
+    with (
+        closing(device_process(EvaluatorSettings(device="interpreter"))) as process,
+        Compiler(1, timeout_s=120) as compiler,
+    ):
         evaluator = Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
         baselines = evaluator.workbench.baselines()
         evaluator.workbench.draw()

@@ -38,7 +38,10 @@ def main() -> None:
         "for other sizes": f"//@ require cols=91\n{naive}",
     }
     problem = Problem(Workload(operation=NAME, element_type="float32", axes=AXES))
-    with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
+    with (
+        closing(device_process(EvaluatorSettings(device="interpreter"))) as process,
+        Compiler(1, timeout_s=120) as compiler,
+    ):
         evaluator = Evaluator(problem.workload, process.open(problem), compiler)
         baselines = evaluator.workbench.baselines()
         evaluator.workbench.draw()

@@ -67,7 +67,7 @@ def main(address: str, name: str, folder: str) -> int:
     limits = StageLimits(start_s=START_S, check_s=CHECK_S, time_s=CHECK_S)
     process = DeviceProcess(MisbehavingFactory(at_start="start_unless_wedged"), limits)
     connection = connect(address)
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         process.start()
         worker = evaluation_worker(connection, name, GPU, LIMITS)
         grader = Grader(process, compiler, must_stop=worker.must_stop, retire=worker.retire)

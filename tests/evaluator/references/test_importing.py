@@ -275,7 +275,7 @@ text = operation_named("product").programs["naive"].replace("T ", "float ").repl
 texts = [text, text.replace("i < k", "i < k - 1")]
 if __name__ == "__main__":
     settings = EvaluatorSettings(device="interpreter")
-    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+    with closing(device_process(settings)) as process, Compiler(1, timeout_s=120) as compiler:
         workload = Workload(operation="product", element_type="float32")
         candidates = tuple(
             Candidate(candidate_id=str(n), program=each, origin=UserWritten()) for n, each in enumerate(texts)
